@@ -1,0 +1,184 @@
+"""One call while it runs: what the model asked, what the handler is told, the clock, and what is measured."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from rho_wasm.results import CallLog, ToolResult
+
+if TYPE_CHECKING:
+    from rho_wasm.tools import Tool
+
+__all__ = ["CallClock", "CallMeter", "RunningCall", "ToolCall", "ToolContext"]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """One call as the model made it. ``arguments`` is a map; anything else is refused by the runner."""
+
+    id: str
+    name: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+
+class CallClock:
+    """The deadline of one call: it starts once the call gate allows, and stands still while the call waits for others.
+
+    A handler that must wait for something that is not its own time (a slot, a compilation) waits inside ``paused()``.
+    One that keeps the deadline itself (a guest, which the sandbox interrupts) runs inside ``paused()`` too, and
+    is bound by ``remaining_ms()``.
+    """
+
+    __slots__ = ("_deadline", "_paused", "_scope", "timeout_ms")
+
+    def __init__(self, timeout_ms: float) -> None:
+        self.timeout_ms = timeout_ms
+        """The bound of the call in milliseconds."""
+        self._scope: anyio.CancelScope | None = None
+        self._deadline = math.inf
+        self._paused = 0
+
+    def start(self, scope: anyio.CancelScope) -> None:
+        """Starts the clock: ``scope`` is cancelled when the time is over. Called once, by the runner."""
+        self._scope = scope
+        self._deadline = scope.deadline = anyio.current_time() + self.timeout_ms / 1000
+
+    def remaining_ms(self) -> float:
+        """Milliseconds left; never negative. The whole timeout before the start; exact inside ``paused()`` too."""
+        if self._scope is None:
+            return self.timeout_ms
+        left = self._deadline if self._paused else self._deadline - anyio.current_time()
+        return max(0.0, left * 1000)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """The clock stands still inside. May be nested. Only in the task of the call."""
+        scope = self._scope
+        if scope is None or self._paused:
+            self._paused += 1
+            try:
+                yield
+            finally:
+                self._paused -= 1
+            return
+        # While paused, _deadline holds the time that is left.
+        self._deadline -= anyio.current_time()
+        self._paused = 1
+        scope.deadline = math.inf
+        try:
+            yield
+        finally:
+            self._paused = 0
+            self._deadline += anyio.current_time()
+            scope.deadline = self._deadline
+
+    def spend(self, milliseconds: float) -> None:
+        """Takes what a handler used inside ``paused()`` that was its own time after all (a guest's run)."""
+        self._deadline -= milliseconds / 1000
+        if self._scope is not None and not self._paused:
+            self._scope.deadline = self._deadline
+
+
+class CallMeter:
+    """What a call used and left behind, filled on the way by whoever runs it and read by the runner and by sources.
+
+    Mutable on purpose, and the only thing of a call that is: a handler's answer is what it returns, this is beside it.
+    """
+
+    __slots__ = (
+        "artifact",
+        "backtrace",
+        "clock",
+        "fuel_used",
+        "generation",
+        "guest_cpu_ms",
+        "guest_ms",
+        "log",
+        "own_bound",
+    )
+
+    def __init__(self, clock: CallClock) -> None:
+        self.clock = clock
+        self.fuel_used: int | None = None
+        """Fuel that the guest burnt; None where no guest ran."""
+        self.guest_ms = 0.0
+        """Wall clock in the guest itself, without queueing and compiling (milliseconds)."""
+        self.guest_cpu_ms = 0.0
+        """CPU time of the same (milliseconds): a starved host must not strike a tool."""
+        self.generation: int | None = None
+        self.artifact: str | None = None
+        """SHA-256 of the artifact that answered, in hex; None for host tools."""
+        self.log = CallLog()
+        self.backtrace: tuple[str, ...] = ()
+        self.own_bound = True
+        """False where the deadline was not the tool's own (a lower per-call timeout, a parent's): never a strike."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolContext:
+    """What a handler may know of its call, beside the arguments. Missing is None.
+
+    ``context`` is the host's own value, opaque to rho_wasm, and ``registry`` the registry that the call came through:
+    neither ever crosses into a guest. ``values`` is plain data, the only host data that does. ``session_id`` and
+    ``request_id`` cross only where the policy says so. ``model`` is the loop's model, for handlers that ask it.
+    """
+
+    call: ToolCall
+    context: Any = None
+    session_id: str | None = None
+    request_id: str | None = None
+    registry: Any = None
+    model: Any = None
+    values: Mapping[str, Any] = field(default_factory=dict)
+    meter: CallMeter = field(default_factory=lambda: CallMeter(CallClock(math.inf)), repr=False, compare=False)
+
+
+class RunningCall:
+    """A call that a source is told of: it may cancel it, and hears how it ended."""
+
+    __slots__ = ("_callbacks", "_cancel", "_result", "call", "context", "generation", "started_at", "tool")
+
+    def __init__(self, tool: Tool, context: ToolContext, cancel: Callable[[], None], generation: int | None) -> None:
+        self.call = context.call
+        self.tool = tool
+        self.context = context
+        self.generation = generation
+        """The generation that the tool came from; None for host tools."""
+        self.started_at = time.time()
+        self._cancel = cancel
+        self._callbacks: list[Callable[[ToolResult], None]] | None = []
+        self._result: ToolResult | None = None
+
+    @property
+    def meter(self) -> CallMeter:
+        return self.context.meter
+
+    def cancel(self) -> None:
+        """Ends the call: its result becomes ``cancelled``. From the event loop's thread; does nothing once it ended."""
+        self._cancel()
+
+    def add_done_callback(self, callback: Callable[[ToolResult], None]) -> None:
+        """``callback(result)`` is called once, in the event loop's thread; at once if the call has ended."""
+        if self._callbacks is None:
+            assert self._result is not None
+            callback(self._result)
+        else:
+            self._callbacks.append(callback)
+
+    def finish(self, result: ToolResult) -> list[BaseException]:
+        """Called once, by the runner. Answers what the callbacks raised, which costs nothing but a report."""
+        callbacks, self._callbacks, self._result = self._callbacks or (), None, result
+        errors: list[BaseException] = []
+        for callback in callbacks:
+            try:
+                callback(result)
+            except Exception as error:
+                errors.append(error)
+        return errors

@@ -1,0 +1,127 @@
+"""What subscribers are told: frozen dataclasses, through one callback."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from rho_wasm.calls import ToolCall
+from rho_wasm.results import ToolResult
+
+__all__ = [
+    "Event",
+    "GenerationSwitched",
+    "OnEvent",
+    "SourceFailed",
+    "StrikeCounted",
+    "ToolFinished",
+    "ToolProgress",
+    "ToolQuarantined",
+    "ToolRunning",
+    "emit",
+]
+
+_log = logging.getLogger("rho_wasm")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolRunning:
+    """The gate allowed ``call``; its clock starts now."""
+
+    call: ToolCall
+    tool: str
+    generation: int | None = None
+    session_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolProgress:
+    """A running call said how far it is: ``done`` of ``total`` (None: unknown) and inert text."""
+
+    call: ToolCall
+    tool: str
+    done: float
+    total: float | None = None
+    text: str = ""
+    session_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolFinished:
+    """The end of ``call``, with all of ``result.details``, which the session keeps only as far as it was told to."""
+
+    call: ToolCall
+    tool: str
+    result: ToolResult
+    session_id: str | None = None
+
+    @property
+    def details(self) -> Any:
+        return self.result.details
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerationSwitched:
+    """Generation ``number`` is live in place of ``previous``. ``author`` is ``strikes`` for an automatic return."""
+
+    number: int
+    previous: int
+    author: str
+    note: str = ""
+    added: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StrikeCounted:
+    """One fault of a version: the ``count``-th in the window, of ``limit`` that quarantine it."""
+
+    tool: str
+    artifact: str
+    generation: int
+    reason: str
+    count: int
+    limit: int
+    session_id: str | None = None
+    backtrace: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolQuarantined:
+    """A version reached its strikes and is no longer offered. ``replaced_by`` is the artifact offered now, if any."""
+
+    tool: str
+    artifact: str
+    generation: int
+    reasons: tuple[str, ...] = ()
+    replaced_by: str | None = None
+    backtrace: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceFailed:
+    """A source raised in ``operation`` (list, lookup, watch, done, refresh). It cost its own tools, no others."""
+
+    source: str
+    operation: str
+    error: str
+    tools: tuple[str, ...] = field(default=())
+
+
+Event: TypeAlias = (
+    ToolRunning | ToolProgress | ToolFinished | GenerationSwitched | StrikeCounted | ToolQuarantined | SourceFailed
+)
+OnEvent: TypeAlias = Callable[[Event], Any]
+
+
+def emit(on_event: OnEvent | None, event: Event) -> None:
+    """Tells the subscriber. One that raises is logged and costs nothing else: no call fails because a screen did."""
+    if on_event is None:
+        return
+    try:
+        on_event(event)
+    except Exception as error:
+        _log.error("on_event raised %s for %s", type(error).__name__, type(event).__name__)

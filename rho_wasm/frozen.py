@@ -1,0 +1,79 @@
+"""Maps and lists that were copied once and do not change again.
+
+A tool's schema and metadata are shared by every call and every snapshot, so nobody may alter them in place. They stay
+``dict`` and ``list`` for whoever reads them (json, comparison, ``isinstance``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+from rho_wasm.errors import NotPlain
+
+__all__ = ["FrozenList", "FrozenMap", "freeze", "thaw"]
+
+_SCALARS = (type(None), bool, int, float, str, bytes)
+
+
+def _refuse(self: object, *args: object, **kwargs: object) -> NoReturn:
+    raise TypeError(f"{type(self).__name__} is read-only: change a copy (rho_wasm.frozen.thaw)")
+
+
+class FrozenMap(dict[str, Any]):
+    """A read-only dict."""
+
+    __slots__ = ()
+    __setitem__ = __delitem__ = clear = pop = popitem = setdefault = update = __ior__ = _refuse
+
+    def __copy__(self) -> FrozenMap:
+        return self
+
+    def __deepcopy__(self, memo: object) -> FrozenMap:
+        return self
+
+    def __reduce__(self) -> Any:
+        return freeze, (dict(self),)
+
+
+class FrozenList(list[Any]):
+    """A read-only list."""
+
+    __slots__ = ()
+    __setitem__ = __delitem__ = append = clear = extend = insert = pop = remove = reverse = sort = _refuse
+    __iadd__ = __imul__ = _refuse
+
+    def __copy__(self) -> FrozenList:
+        return self
+
+    def __deepcopy__(self, memo: object) -> FrozenList:
+        return self
+
+    def __reduce__(self) -> Any:
+        return freeze, (list(self),)
+
+
+def freeze(value: Any, *, path: str = "$", depth: int = 64) -> Any:
+    """A read-only copy of plain data. Raises :class:`NotPlain` for anything else, or if deeper than ``depth``."""
+    kind = type(value)
+    if kind in _SCALARS:
+        return value
+    if depth == 0:
+        raise NotPlain(path, kind.__name__, "nested too deeply")
+    if isinstance(value, Mapping):
+        for key in value:
+            if type(key) is not str:
+                raise NotPlain(path, type(key).__name__, "keys are text")
+        return FrozenMap({key: freeze(item, path=f"{path}.{key}", depth=depth - 1) for key, item in value.items()})
+    if kind in (list, tuple, FrozenList):
+        return FrozenList(freeze(item, path=f"{path}[{n}]", depth=depth - 1) for n, item in enumerate(value))
+    raise NotPlain(path, kind.__name__)
+
+
+def thaw(value: Any) -> Any:
+    """A deep copy of exact ``dict`` and ``list``, for libraries that take no subclass."""
+    if isinstance(value, Mapping):
+        return {key: thaw(item) for key, item in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
+        return [thaw(item) for item in value]
+    return value
