@@ -1,0 +1,120 @@
+"""What the host gives to guests: the shape of a host function, and the three of module ``rho`` (abi.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from rho_wasm import plain
+from rho_wasm.errors import CapabilityError, PlainError
+from rho_wasm.sandbox.abi import RHO, RHO_IMPORTS, FunctionType, ValueType
+from rho_wasm.sandbox.memory import GuestMemory
+from rho_wasm.sandbox.state import CallState, GuestTrap
+
+__all__ = ["EXTRA_HOST_CALLS", "FUNCTIONS", "GuestTrap", "HostBody", "HostFunction"]
+
+EXTRA_HOST_CALLS = 100
+"""Host calls over ``Limits.host_calls`` that are answered ``quota``; one more ends the call."""
+
+_LENGTH_MASK = 0xFFFF_FFFF
+
+HostBody: TypeAlias = Callable[..., int | None]
+"""``(state, memory, *arguments) -> result``. Arguments and result are the signed numbers that wasmtime hands over."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostFunction:
+    """One function that guests may import.
+
+    ``call(state, memory, *arguments)`` runs in the call's thread and may raise :class:`GuestTrap` to end the call.
+    What it reads and writes through ``memory`` is charged to the call as fuel; bounding how much that is, is its own
+    duty. It must keep neither ``state`` nor ``memory``.
+    """
+
+    module: str
+    name: str
+    params: tuple[ValueType, ...]
+    results: tuple[ValueType, ...]
+    call: HostBody
+
+    @classmethod
+    def typed(cls, module: str, name: str, signature: FunctionType, call: HostBody) -> HostFunction:
+        """A host function with the type that the table of abi.py gives."""
+        return cls(module, name, signature.params, signature.results, call)
+
+
+def _log(state: CallState, memory: GuestMemory, level: int, pointer: int, length: int) -> None:
+    wanted = length & _LENGTH_MASK
+    # A log of 64 MiB took 176 ms for 9 fuel: nothing is read that would be dropped.
+    taken = min(wanted, state.log.room)
+    state.log.line(level, memory.read(pointer, taken), dropped=wanted - taken)
+
+
+def _host_call(state: CallState, memory: GuestMemory, pointer: int, length: int) -> int:
+    state.reply = None
+    state.reply = reply = _reply(state, memory, pointer, length & _LENGTH_MASK)
+    return len(reply)
+
+
+def _reply(state: CallState, memory: GuestMemory, pointer: int, length: int) -> bytes:
+    state.host_calls += 1
+    limits = state.limits
+    if state.host_calls > limits.host_calls + EXTRA_HOST_CALLS:
+        raise GuestTrap("too_many_host_calls", f"{state.host_calls} host calls, {limits.host_calls} are allowed")
+    if state.host_calls > limits.host_calls:
+        return _error("quota", f"{limits.host_calls} host calls are allowed in one call")
+    if not state.answering:
+        return _error("denied", "host calls are answered inside rho_call only")
+    if length > limits.request_bytes:
+        return _error("invalid_arguments", f"a host request has at most {limits.request_bytes} bytes")
+    data = memory.read(pointer, length)
+    try:
+        request = plain.decode(data, max_bytes=limits.request_bytes, max_depth=limits.depth, max_items=limits.items)
+    except PlainError as error:
+        return _error("invalid_arguments", str(error))
+    if type(request) is not dict or request.keys() != {"capability", "arguments"}:
+        return _error("invalid_arguments", 'a host request is {"capability": text, "arguments": map}')
+    capability, arguments = request["capability"], request["arguments"]
+    if type(capability) is not str or type(arguments) is not dict:
+        return _error("invalid_arguments", 'a host request is {"capability": text, "arguments": map}')
+    if capability not in state.declared:
+        return _error("undeclared", "the manifest does not declare this capability")
+    return _granted(state, capability, arguments)
+
+
+def _granted(state: CallState, capability: str, arguments: Mapping[str, Any]) -> bytes:
+    if state.capabilities is None:
+        return _error("denied", "this capability is not granted")
+    try:
+        answer = state.capabilities(capability, arguments)
+    except CapabilityError as error:
+        return _error(error.kind, error.message)
+    # A reply waits in the host: it is bounded like a request.
+    limits = state.limits
+    try:
+        return plain.encode(
+            {"ok": answer}, max_bytes=limits.request_bytes, max_depth=limits.depth, max_items=limits.items
+        )
+    except PlainError as error:
+        raise GuestTrap("capability_fault", f"a capability answered what a guest cannot be given: {error}") from None
+
+
+def _error(kind: str, message: str) -> bytes:
+    return plain.encode({"error": {"kind": kind, "message": message}})
+
+
+def _host_take(state: CallState, memory: GuestMemory, pointer: int, length: int) -> int:
+    if state.reply is None:
+        raise GuestTrap("trapped", "host_take was called with no reply waiting")
+    part = state.reply[: length & _LENGTH_MASK]
+    memory.write(pointer, part)
+    state.reply = None
+    return len(part)
+
+
+FUNCTIONS: tuple[HostFunction, ...] = (
+    HostFunction.typed(RHO, "log", RHO_IMPORTS["log"], _log),
+    HostFunction.typed(RHO, "host_call", RHO_IMPORTS["host_call"], _host_call),
+    HostFunction.typed(RHO, "host_take", RHO_IMPORTS["host_take"], _host_take),
+)

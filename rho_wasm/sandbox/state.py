@@ -1,0 +1,90 @@
+"""What one guest call has while it runs: its limits, its log, its counters, its end.
+
+A :class:`CallState` never refers to a wasmtime store, an instance or a memory: host functions get those for the time
+of one host call only. So nothing that a call leaves behind can keep its store alive (1,500 such calls left 1.5 GB).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from rho_wasm.limits import Limits
+from rho_wasm.sandbox.log import LogBuffer
+from rho_wasm.sandbox.virtual import SeededRandom, VirtualClock
+
+__all__ = ["CallState", "Capabilities", "GuestTrap"]
+
+Capabilities: TypeAlias = Callable[[str, Mapping[str, Any]], Any]
+"""``(capability, arguments) -> plain value``: answers one host call, in the call's worker thread.
+
+It is asked only for capabilities that the manifest declares, only inside ``rho_call``, and only within
+``Limits.host_calls``. It raises :class:`rho_wasm.errors.CapabilityError` to answer an error to the guest; any other
+exception ends the call with ``capability_fault``.
+"""
+
+
+class GuestTrap(Exception):
+    """Raised inside a host function to end the call with ``reason`` (a key of ``results.KINDS``).
+
+    It never leaves the host function's trampoline: it is kept in the call's state and becomes a trap of the guest.
+    ``detail`` is one line of the host's own words.
+    """
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(reason, detail)
+        self.reason = reason
+        self.detail = detail
+
+
+class CallState:
+    """The state of one guest call. Used by the call's own thread; ``cancelled`` may be set from any thread."""
+
+    __slots__ = (
+        "answering",
+        "cancelled",
+        "capabilities",
+        "charged",
+        "clock",
+        "declared",
+        "error",
+        "exit_code",
+        "fault",
+        "host_calls",
+        "limits",
+        "log",
+        "random",
+        "reply",
+    )
+
+    def __init__(
+        self,
+        *,
+        limits: Limits,
+        seed: bytes = b"",
+        declared: frozenset[str] = frozenset(),
+        capabilities: Capabilities | None = None,
+    ) -> None:
+        self.limits = limits
+        self.log = LogBuffer(limits.log_bytes)
+        self.clock = VirtualClock()
+        self.random = SeededRandom(seed)
+        """Seeded with the request, so that a call without grants is a pure function of it."""
+        self.declared = declared
+        """The capabilities that the manifest declares: a ceiling."""
+        self.capabilities = capabilities
+        self.charged = 0
+        """Fuel that host calls cost so far, beside what the guest's own instructions burnt."""
+        self.host_calls = 0
+        """How many times ``host_call`` was called."""
+        self.reply: bytes | None = None
+        """The reply that waits for ``host_take``."""
+        self.answering = False
+        """True inside ``rho_call``; before it every host call is denied."""
+        self.exit_code: int | None = None
+        """What the guest gave to ``proc_exit``."""
+        self.fault: GuestTrap | None = None
+        """Why a host function, the deadline or a cancellation ended the call; the first one counts."""
+        self.error: BaseException | None = None
+        """An exception of the host itself that must not cross wasmtime; raised again once the guest is gone."""
+        self.cancelled = False

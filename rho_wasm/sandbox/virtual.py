@@ -1,0 +1,55 @@
+"""Time and chance for a call that was granted neither: fixed, so that the call is a pure function of its request."""
+
+from __future__ import annotations
+
+import hashlib
+
+__all__ = ["START_NS", "SeededRandom", "VirtualClock"]
+
+START_NS = 1_735_689_600_000_000_000
+"""2025-01-01T00:00:00Z in nanoseconds: any fixed moment does, one in the past expires no certificates by surprise."""
+
+_STEP_NS = 1_000
+_LAST_NS = 2**63 - 1
+
+
+class VirtualClock:
+    """Starts at :data:`START_NS` and goes 1 µs on at each read, so that loops that wait for time to pass end."""
+
+    __slots__ = ("_now",)
+
+    def __init__(self) -> None:
+        self._now = START_NS
+
+    def read_ns(self) -> int:
+        """The time in nanoseconds since 1970, at most 2^63 - 1."""
+        self.advance_ns(_STEP_NS)
+        return self._now
+
+    def advance_ns(self, nanoseconds: int) -> None:
+        """What a sleep does: time passes, nobody waits."""
+        self._now = min(_LAST_NS, self._now + max(0, nanoseconds))
+
+
+class SeededRandom:
+    """A stream of bytes that follows from its seed alone (SHA-256 in counter mode). Not random, and not a secret."""
+
+    __slots__ = ("_counter", "_rest", "_seed")
+
+    def __init__(self, seed: bytes) -> None:
+        self._seed = hashlib.sha256(b"rho_wasm random 1\0" + seed).digest()
+        self._counter = 0
+        self._rest = b""
+
+    def read(self, length: int) -> bytes:
+        """The next ``length`` bytes. The caller bounds ``length``."""
+        parts = [self._rest]
+        have = len(self._rest)
+        while have < length:
+            block = hashlib.sha256(self._seed + self._counter.to_bytes(8, "little")).digest()
+            self._counter += 1
+            parts.append(block)
+            have += len(block)
+        data = b"".join(parts)
+        self._rest = data[length:]
+        return data[:length]
