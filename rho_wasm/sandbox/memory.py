@@ -51,7 +51,7 @@ class GuestMemory:
         return ctypes.string_at(self._base + start, count)
 
     def write(self, pointer: int, data: bytes) -> None:
-        """Copies ``data`` to ``pointer``. Raises :class:`GuestTrap` (``trapped``) out of bounds; then nothing is written."""
+        """Copies ``data`` to ``pointer``. Out of bounds: :class:`GuestTrap` (``trapped``), and nothing is written."""
         start, count = self._inside(pointer, len(data))
         ctypes.memmove(self._base + start, data, count)
 

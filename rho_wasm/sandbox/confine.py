@@ -1,0 +1,124 @@
+"""Shuts in the process that runs it: limits, no new privileges, no files but those named, no network (Landlock).
+
+Standard library only and importable without the package, because a child runs it as a script before anything else::
+
+    python -I confine.py '{"cpu_ms": 3000, "memory_bytes": 1073741824, "read": ["/usr"], "write": []}' -- PROGRAM ARG...
+
+Where the kernel has no Landlock the limits still hold; :func:`landlock_version` says whether it has.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import resource
+import signal
+import struct
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+__all__ = ["apply", "landlock_version"]
+
+# include/uapi/linux/landlock.h. The three system calls have these numbers on every architecture.
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
+_ASK_VERSION = 1
+_PATH_BENEATH = 1
+_READ = 0b1101  # execute, read file, read folder
+_FILE_ONLY = (1 << 0) | (1 << 1) | (1 << 2) | (1 << 14) | (1 << 15)
+_FIRST_BITS = (1 << 13) - 1
+_LATER_BITS = {2: 1 << 13, 3: 1 << 14, 5: 1 << 15}  # refer, truncate, device ioctl
+_TCP = 0b11  # bind and connect, version 4
+_SCOPES = 0b11  # abstract sockets and signals, version 6
+
+_PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38
+
+
+def apply(limits: Mapping[str, Any]) -> None:
+    """Confines this process and what it starts, for good.
+
+    ``cpu_ms``: CPU time, ended by SIGPROF at the millisecond and by SIGXCPU at the second after. ``memory_bytes``:
+    address space. ``file_bytes``: the largest file that it may write. ``read``: paths to read and execute, None for
+    all. ``write``: paths to write too, None for all. Each key may be missing: then that is not limited.
+    Raises OSError where the kernel has a limit but will not set it.
+    """
+    _end_with_parent()
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if (cpu_ms := limits.get("cpu_ms")) is not None:
+        seconds = cpu_ms // 1000 + 1
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
+        signal.signal(signal.SIGPROF, signal.SIG_DFL)
+        signal.setitimer(signal.ITIMER_PROF, cpu_ms / 1000)
+    for name, number in (("memory_bytes", resource.RLIMIT_AS), ("file_bytes", resource.RLIMIT_FSIZE)):
+        if (bound := limits.get(name)) is not None:
+            resource.setrlimit(number, (bound, bound))
+    read, write = limits.get("read"), limits.get("write")
+    if read is not None or write is not None:
+        _landlock(["/"] if read is None else read, ["/"] if write is None else write)
+
+
+def landlock_version() -> int:
+    """The version of Landlock that this kernel speaks; 0 for none."""
+    if sys.platform != "linux":
+        return 0
+    return max(0, int(_libc().syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), _ASK_VERSION)))
+
+
+def _libc() -> Any:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _end_with_parent() -> None:
+    if sys.platform == "linux":
+        _libc().prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def _checked(result: int) -> int:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return result
+
+
+def _landlock(read: Sequence[str], write: Sequence[str]) -> None:
+    version = landlock_version()
+    if version == 0:
+        return
+    libc = _libc()
+    everything = _FIRST_BITS | sum(bit for since, bit in _LATER_BITS.items() if version >= since)
+    attributes = struct.pack("=QQQ", everything, _TCP if version >= 4 else 0, _SCOPES if version >= 6 else 0)
+    size = 8 if version < 4 else 16 if version < 6 else 24
+    ruleset = _checked(libc.syscall(_CREATE_RULESET, attributes, ctypes.c_size_t(size), 0))
+    for paths, rights in ((read, _READ), (write, everything)):
+        for path in paths:
+            _allow(libc, ruleset, path, rights & everything)
+    _checked(libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+    _checked(libc.syscall(_RESTRICT_SELF, ruleset, 0))
+    os.close(ruleset)
+
+
+def _allow(libc: Any, ruleset: int, path: str, rights: int) -> None:
+    try:
+        folder = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    try:
+        if not os.path.isdir(path):  # noqa: PTH112 - this script imports as little as it can
+            rights &= _FILE_ONLY
+        rule = struct.pack("=Qi", rights, folder)
+        _checked(libc.syscall(_ADD_RULE, ruleset, _PATH_BENEATH, rule, 0))
+    finally:
+        os.close(folder)
+
+
+def _main() -> None:
+    limits, dashes, *argv = sys.argv[1:]
+    if dashes != "--" or not argv:
+        raise SystemExit("usage: confine.py LIMITS -- PROGRAM ARG...")
+    apply(json.loads(limits))
+    os.execvp(argv[0], argv)  # noqa: S606 - a program and its arguments, never a shell
+
+
+if __name__ == "__main__":
+    _main()
