@@ -141,6 +141,13 @@ class HostLimits(_Frozen):
     globals: PositiveInt = 1_000
     tables: PositiveInt = 1
     element_segments: PositiveInt = 1_000
+    """Their elements together are bounded by ``call.table_elements``."""
+    custom_sections: PositiveInt = 100
+    """Dropped before compiling, but each is looked at once. Linkers with debug information make about ten."""
+    name_bytes: PositiveInt = 1_024
+    """Of an import, an export, a custom section."""
+    constant_bytes: PositiveInt = 128
+    """Of a constant expression: it is evaluated on every instantiation, without fuel. A vector is 18."""
     data_segments: PositiveInt = 2_000
     """Toolchains merge them. 20,000 of one byte took 18.6 s to load."""
     image_segments: PositiveInt = 512

@@ -1,0 +1,70 @@
+"""Which modules are let in: a pure function of bytes and limits, before anything is compiled or run.
+
+``admit`` runs the flat list :data:`rho_wasm.sandbox.admission_checks.CHECKS`. It is sync, takes time linear in the
+module's size (0.1 s for a megabyte of code) and memory bounded by it, whatever the bytes are. What passes is
+well-formed as far as sections, counts and instructions go; wasmtime then validates types while it compiles, in a child
+process.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+from rho_wasm.limits import HostLimits
+from rho_wasm.manifest import Manifest
+from rho_wasm.sandbox.abi import EXPORT_TYPES, INITIALIZE, MEMORY, PAGE_BYTES
+from rho_wasm.sandbox.admission_checks import CHECKS
+from rho_wasm.sandbox.admission_module import Facts
+from rho_wasm.wasm import HEADER
+
+__all__ = ["Admitted", "admit"]
+
+_NAME_SECTION = "name"
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """A module that passed. ``code`` is what is compiled: the module without its custom sections, except ``name``."""
+
+    sha256: str
+    """Of the whole file as it was given, in hex."""
+    manifest: Manifest
+    code: bytes
+    code_bytes: int
+    """Size of the code section: what a compilation's budget follows."""
+    memory_min_bytes: int
+    imports: frozenset[tuple[str, str]]
+    """Module and name of each host function that it may call."""
+    exports: frozenset[str]
+    """Those of the ABI that it has."""
+
+    @property
+    def has_initialize(self) -> bool:
+        """Whether ``_initialize`` is there, to be run once before anything else."""
+        return INITIALIZE in self.exports
+
+
+def admit(wasm: bytes, *, limits: HostLimits | None = None) -> Admitted:
+    """Lets ``wasm`` in, or raises :class:`ModuleRejected` with the reason of the first check that said no."""
+    module = Facts(wasm, limits or HostLimits())
+    for check in CHECKS:
+        check(module)
+    assert module.manifest is not None, "check_manifest fills it or raises"
+    return Admitted(
+        sha256=hashlib.sha256(wasm).hexdigest(),
+        manifest=module.manifest,
+        code=_without_customs(module),
+        code_bytes=module.code_bytes,
+        memory_min_bytes=module.memory_pages * PAGE_BYTES,
+        imports=frozenset(module.imports),
+        exports=frozenset(module.exports) & {MEMORY, *EXPORT_TYPES},
+    )
+
+
+def _without_customs(module: Facts) -> bytes:
+    """The module as it will be compiled. Of custom sections only one ``name`` stays, for backtraces, if it is small."""
+    names = [section for name, section, _ in module.customs if name == _NAME_SECTION]
+    kept = [section for section in names[:1] if section.end - section.start <= module.limits.name_section_bytes]
+    ordered = sorted([*module.sections.values(), *kept], key=lambda section: section.start)
+    return b"".join([HEADER, *(module.data[section.start : section.end] for section in ordered)])

@@ -1,0 +1,218 @@
+"""The part of ``wasi_snapshot_preview1`` that language runtimes cannot start without, denying by default (abi.md).
+
+No files, environment, arguments or sockets. Descriptors are 0 (at its end), 1 and 2 (the call's log); any other is
+EBADF. Time and randomness are virtual, so that a call without grants is a pure function of its request. Nothing here
+waits, and nothing costs more than a bounded amount of work: a pointer that leaves the memory ends the call.
+
+Source: WASI preview 1, ``wasi_snapshot_preview1.witx`` (layouts and error numbers).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+
+from rho_wasm.sandbox.abi import WASI, WASI_IMPORTS
+from rho_wasm.sandbox.imports import HostBody, HostFunction
+from rho_wasm.sandbox.memory import GuestMemory, OutOfBounds, span
+from rho_wasm.sandbox.state import CallState, GuestTrap
+
+__all__ = ["FUNCTIONS", "MAX_IOVS", "MAX_RANDOM_BYTES", "MAX_SUBSCRIPTIONS", "RANDOM_NOTE"]
+
+SUCCESS = 0
+EBADF = 8
+EINVAL = 28
+ESPIPE = 70
+
+MAX_IOVS = 64
+"""Of one ``fd_write``; further ones are left for the next, as a short write says."""
+MAX_RANDOM_BYTES = 65_536
+"""Of one ``random_get``; more is EINVAL."""
+MAX_SUBSCRIPTIONS = 64
+"""Of one ``poll_oneoff``; more is EINVAL."""
+RANDOM_NOTE = "the randomness of this call is not random: it follows from the request"
+
+_MASK = 0xFFFF_FFFF
+_LEVELS = {1: 20, 2: 30}
+_STREAMS = (0, 1, 2)
+_CLOCKS = range(4)
+_CLOCK_RESOLUTION_NS = 1_000
+_CHARACTER_DEVICE = 2
+_RIGHT_READ, _RIGHT_WRITE = 1 << 1, 1 << 6
+
+_IOV = struct.Struct("<II")
+_FDSTAT = struct.Struct("<BxHxxxxQQ")
+_FILESTAT = struct.Struct("<QQBxxxxxxxQQQQQ")
+_EVENT = struct.Struct("<QHBxxxxxQHxxxxxx")
+_SUBSCRIPTION_BYTES = 48
+_POLL_CLOCK, _POLL_READ, _POLL_WRITE = range(3)
+_ABSOLUTE = 1
+_HANGUP = 1
+
+
+def _nothing_get(state: CallState, memory: GuestMemory, pointers: int, text: int) -> int:
+    return SUCCESS
+
+
+def _nothing_sizes_get(state: CallState, memory: GuestMemory, count: int, size: int) -> int:
+    memory.write_u32(count, 0)
+    memory.write_u32(size, 0)
+    return SUCCESS
+
+
+def _clock_res_get(state: CallState, memory: GuestMemory, clock: int, pointer: int) -> int:
+    if clock not in _CLOCKS:
+        return EINVAL
+    memory.write_u64(pointer, _CLOCK_RESOLUTION_NS)
+    return SUCCESS
+
+
+def _clock_time_get(state: CallState, memory: GuestMemory, clock: int, precision: int, pointer: int) -> int:
+    """Wall clock, monotonic clock and both CPU clocks are the one virtual clock."""
+    if clock not in _CLOCKS:
+        return EINVAL
+    memory.write_u64(pointer, state.clock.read_ns())
+    return SUCCESS
+
+
+def _fd_known(state: CallState, memory: GuestMemory, descriptor: int, *ignored: int) -> int:
+    """fd_close and fd_fdstat_set_flags: the streams stay as they are."""
+    return SUCCESS if descriptor in _STREAMS else EBADF
+
+
+def _fd_fdstat_get(state: CallState, memory: GuestMemory, descriptor: int, pointer: int) -> int:
+    if descriptor not in _STREAMS:
+        return EBADF
+    rights = _RIGHT_WRITE if descriptor in _LEVELS else _RIGHT_READ
+    memory.write(pointer, _FDSTAT.pack(_CHARACTER_DEVICE, 0, rights, 0))
+    return SUCCESS
+
+
+def _fd_filestat_get(state: CallState, memory: GuestMemory, descriptor: int, pointer: int) -> int:
+    if descriptor not in _STREAMS:
+        return EBADF
+    memory.write(pointer, _FILESTAT.pack(0, 0, _CHARACTER_DEVICE, 1, 0, 0, 0, 0))
+    return SUCCESS
+
+
+def _no_descriptor(state: CallState, memory: GuestMemory, *ignored: int) -> int:
+    """fd_prestat_get and fd_prestat_dir_name: there are no directories."""
+    return EBADF
+
+
+def _fd_read(state: CallState, memory: GuestMemory, descriptor: int, iovs: int, count: int, read: int) -> int:
+    if descriptor != 0:
+        return EBADF
+    memory.write_u32(read, 0)
+    return SUCCESS
+
+
+def _fd_seek(state: CallState, memory: GuestMemory, descriptor: int, *ignored: int) -> int:
+    """fd_seek and fd_tell: streams have no position."""
+    return ESPIPE if descriptor in _STREAMS else EBADF
+
+
+def _fd_write(state: CallState, memory: GuestMemory, descriptor: int, iovs: int, count: int, written: int) -> int:
+    """To the log, by lines. All that was given counts as written, also what the log had no room for."""
+    if descriptor not in _LEVELS:
+        return EBADF
+    level = _LEVELS[descriptor]
+    table = memory.read(iovs, _IOV.size * min(count & _MASK, MAX_IOVS))
+    pieces = list(_IOV.iter_unpack(table))
+    total = sum(length for _, length in pieces)
+    if total > _MASK:
+        return EINVAL
+    for pointer, length in pieces:
+        _inside(memory, pointer, length)
+        # 5,000 iovs over 1 MiB copied 5 GB: nothing is read that would be dropped.
+        taken = min(length, state.log.room)
+        state.log.stream(level, memory.read(pointer, taken), dropped=length - taken)
+    memory.write_u32(written, total)
+    return SUCCESS
+
+
+def _poll_oneoff(state: CallState, memory: GuestMemory, wanted: int, events: int, count: int, fired: int) -> int:
+    """Returns at once: what is ready is told, and if nothing is, the virtual clock goes on to the first timeout."""
+    count &= _MASK
+    if not 0 < count <= MAX_SUBSCRIPTIONS:
+        return EINVAL
+    table = memory.read(wanted, _SUBSCRIPTION_BYTES * count)
+    now = state.clock.read_ns()
+    ready: list[bytes] = []
+    waits: list[tuple[int, int]] = []
+    for start in range(0, len(table), _SUBSCRIPTION_BYTES):
+        userdata, kind = struct.unpack_from("<QB", table, start)
+        (target,) = struct.unpack_from("<I", table, start + 16)
+        if kind == _POLL_CLOCK and target in _CLOCKS:
+            timeout, _, flags = struct.unpack_from("<QQH", table, start + 24)
+            waits.append((userdata, max(0, timeout - now if flags & _ABSOLUTE else timeout)))
+        elif kind == _POLL_CLOCK:
+            ready.append(_EVENT.pack(userdata, EINVAL, kind, 0, 0))
+        elif kind in (_POLL_READ, _POLL_WRITE):
+            open_for_it = target in _LEVELS if kind == _POLL_WRITE else target == 0
+            hangup = _HANGUP if open_for_it and kind == _POLL_READ else 0
+            ready.append(_EVENT.pack(userdata, SUCCESS if open_for_it else EBADF, kind, 0, hangup))
+        else:
+            return EINVAL
+    passed = 0 if ready or not waits else min(wait for _, wait in waits)
+    state.clock.advance_ns(passed)
+    ready += [_EVENT.pack(userdata, SUCCESS, _POLL_CLOCK, 0, 0) for userdata, wait in waits if wait <= passed]
+    memory.write(events, b"".join(ready))
+    memory.write_u32(fired, len(ready))
+    return SUCCESS
+
+
+def _proc_exit(state: CallState, memory: GuestMemory, code: int) -> None:
+    state.exit_code = code & _MASK
+    raise GuestTrap("handler_exit", f"the guest called proc_exit({state.exit_code})")
+
+
+def _random_get(state: CallState, memory: GuestMemory, pointer: int, length: int) -> int:
+    length &= _MASK
+    if length > MAX_RANDOM_BYTES:
+        return EINVAL
+    _inside(memory, pointer, length)
+    state.log.note(RANDOM_NOTE, level=30)
+    memory.write(pointer, state.random.read(length))
+    return SUCCESS
+
+
+def _sched_yield(state: CallState, memory: GuestMemory) -> int:
+    return SUCCESS
+
+
+def _inside(memory: GuestMemory, pointer: int, length: int) -> None:
+    """Holds a whole range to the memory, also where only a part of it will be touched."""
+    try:
+        span(pointer, length, memory.size)
+    except OutOfBounds as error:
+        raise GuestTrap("trapped", f"a WASI function was given {error}") from None
+
+
+_BODIES: Mapping[str, HostBody] = {
+    "args_get": _nothing_get,
+    "args_sizes_get": _nothing_sizes_get,
+    "environ_get": _nothing_get,
+    "environ_sizes_get": _nothing_sizes_get,
+    "clock_res_get": _clock_res_get,
+    "clock_time_get": _clock_time_get,
+    "fd_close": _fd_known,
+    "fd_fdstat_get": _fd_fdstat_get,
+    "fd_fdstat_set_flags": _fd_known,
+    "fd_filestat_get": _fd_filestat_get,
+    "fd_prestat_get": _no_descriptor,
+    "fd_prestat_dir_name": _no_descriptor,
+    "fd_read": _fd_read,
+    "fd_seek": _fd_seek,
+    "fd_tell": _fd_seek,
+    "fd_write": _fd_write,
+    "poll_oneoff": _poll_oneoff,
+    "proc_exit": _proc_exit,
+    "random_get": _random_get,
+    "sched_yield": _sched_yield,
+}
+
+FUNCTIONS: tuple[HostFunction, ...] = tuple(
+    HostFunction.typed(WASI, name, signature, _BODIES[name]) for name, signature in WASI_IMPORTS.items()
+)
+"""All of them, in the table's order."""
