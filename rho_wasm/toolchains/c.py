@@ -1,0 +1,192 @@
+"""C, freestanding: the clang and wasm-ld inside the wheel ``ziglang``, and one header, ``rho.h``.
+
+A native compiler reads a hostile text, so two walls stand round it:
+
+- Its preprocessor sees a file system of its own (a clang overlay that redirects only) of the source, ``rho.h`` and the
+  compiler's own headers. ``#include``, ``#embed`` and ``__has_include`` of anything else find nothing, and cannot tell
+  a file that is there from one that is not.
+- The kernel (Landlock) lets the process open the compiler, its headers and the fresh folder, nothing else. That holds
+  for the assembler too, whose ``.include`` and ``.incbin`` do not ask the overlay.
+
+Nothing of a build depends on where or when it runs: the same source gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+
+from rho_wasm import resources
+from rho_wasm.errors import BuildError, Diagnostic
+from rho_wasm.sandbox.child import Confinement, run_child
+from rho_wasm.sandbox.confine import landlock_version
+from rho_wasm.toolchains.diagnostics import from_clang
+from rho_wasm.toolchains.files import read_bounded
+from rho_wasm.toolchains.limits import BuildLimits
+from rho_wasm.toolchains.toolchain import Built, fail
+from rho_wasm.untrusted import inert
+
+__all__ = ["compile_c", "require_confinement"]
+
+_LANGUAGE = "c"
+_SOURCE, _HEADER, _OVERLAY, _OBJECT, _MODULE = "main.c", "rho.h", "overlay.json", "main.o", "main.wasm"
+_HEADERS_SEEN_AS = "/include"
+
+# Exactly the features of limits.md that need no word of the author; the others wait for a target attribute.
+_FEATURES = ("mutable-globals", "sign-ext", "nontrapping-fptoint", "multivalue", "bulk-memory", "bulk-memory-opt")
+_CLANG = (
+    "clang",
+    "--no-default-config",
+    "--target=wasm32-unknown-unknown",
+    "-mcpu=mvp",
+    *(f"-m{feature}" for feature in _FEATURES),
+    "-std=gnu17",
+    "-O2",
+    "-ffreestanding",
+    "-Wall",
+    "-Wextra",
+    "-nostdinc",
+    "-isystem",
+    _HEADERS_SEEN_AS,
+    "-I.",
+    "-ivfsoverlay",
+    _OVERLAY,
+    # Messages without source lines: a line shown is a line leaked, should anything ever be read that should not.
+    "-fno-caret-diagnostics",
+    "-fno-color-diagnostics",
+    "-fno-crash-diagnostics",
+    "-ferror-limit=20",
+    "-c",
+    _SOURCE,
+    "-o",
+    _OBJECT,
+)
+_LINK = (
+    "wasm-ld",
+    "--no-entry",
+    "--fatal-warnings",
+    "--threads=1",
+    "--strip-all",
+    # Without it a backtrace of a crash could not name functions.
+    "--keep-section=name",
+    # An overflow of the stack then leaves the memory and traps, instead of running into the data.
+    "--stack-first",
+    "-z",
+    "stack-size=65536",
+    _OBJECT,
+    "-o",
+    _MODULE,
+)
+# __DATE__, __TIME__ and __TIMESTAMP__ are the same always.
+_ENVIRONMENT = {"SOURCE_DATE_EPOCH": "0", "PATH": "", "LANG": "C"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Compiler:
+    program: Path
+    headers: Path
+    version: str
+
+
+def _find_compiler() -> _Compiler:
+    spec = importlib.util.find_spec("ziglang")
+    folder = Path(next(iter(spec.submodule_search_locations or ()), "")) if spec is not None else None
+    if folder is None or not (folder / "zig").is_file():
+        raise BuildError(
+            _LANGUAGE,
+            [Diagnostic("the C compiler is not installed")],
+            reason="missing_extra",
+            hint="pip install 'rho-wasm[c]'",
+        )
+    return _Compiler(folder / "zig", folder / "lib" / "include", f"ziglang {importlib.metadata.version('ziglang')}")
+
+
+def require_confinement(version: int, *, trusted: bool) -> None:
+    """Raises :class:`BuildError` (``confinement_missing``) where the kernel has no Landlock, unless ``trusted``."""
+    if version == 0 and not trusted:
+        raise BuildError(
+            _LANGUAGE,
+            [
+                Diagnostic(
+                    "this system has no Landlock (Linux 5.13 or later, enabled), "
+                    "so the compiler could read the host's files for a hostile source"
+                )
+            ],
+            reason="confinement_missing",
+            hint="build on such a Linux, or say trusted=True (--trusted) for a source that you wrote or read",
+        )
+
+
+async def compile_c(source: str, *, name: str, limits: BuildLimits, trusted: bool = False) -> Built:
+    """A module of ``source``, which includes ``rho.h``. Raises :class:`BuildError` with line and column.
+
+    Compiles and links in two child processes in a fresh folder that is removed whatever happens, cancellation too.
+    """
+    compiler = _find_compiler()
+    require_confinement(landlock_version(), trusted=trusted)
+    async with _fresh_folder() as folder:
+        await anyio.to_thread.run_sync(_prepare, folder, source, compiler)
+        warnings = await _run(compiler, folder, _CLANG, name=name, limits=limits)
+        warnings += await _run(compiler, folder, _LINK, name=name, limits=limits)
+        wasm = await anyio.to_thread.run_sync(read_bounded, folder / _MODULE, limits.file_bytes)
+    return Built(wasm=wasm, toolchain=compiler.version, log="\n".join(str(warning) for warning in warnings))
+
+
+@asynccontextmanager
+async def _fresh_folder() -> AsyncIterator[Path]:
+    # Resolved, because the kernel's rules and clang's overlay know real paths only.
+    folder = Path(os.path.realpath(tempfile.mkdtemp(prefix="rho-build-")))
+    try:
+        yield folder
+    finally:
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(shutil.rmtree, folder, True)
+
+
+def _prepare(folder: Path, source: str, compiler: _Compiler) -> None:
+    (folder / _SOURCE).write_bytes(source.encode())
+    shutil.copyfile(resources.sdk("c/rho.h"), folder / _HEADER)
+    roots = [
+        {"name": str(folder / file), "type": "file", "external-contents": str(folder / file)}
+        for file in (_SOURCE, _HEADER)
+    ]
+    roots.append({"name": _HEADERS_SEEN_AS, "type": "directory-remap", "external-contents": str(compiler.headers)})
+    overlay = {"version": 0, "redirecting-with": "redirect-only", "use-external-names": "false", "roots": roots}
+    (folder / _OVERLAY).write_text(json.dumps(overlay))
+
+
+async def _run(
+    compiler: _Compiler, folder: Path, arguments: Sequence[str], *, name: str, limits: BuildLimits
+) -> tuple[Diagnostic, ...]:
+    outcome = await run_child(
+        [str(compiler.program), *arguments],
+        # No bound on the number of processes: the kernel counts all of the user's together. These start none.
+        confinement=Confinement(
+            cpu_seconds=limits.cpu_seconds,
+            memory_bytes=limits.memory_bytes,
+            file_bytes=limits.file_bytes,
+            read=(str(compiler.program), str(compiler.headers)),
+            write=(str(folder),),
+        ),
+        wall_seconds=limits.wall_seconds,
+        max_output_bytes=limits.message_bytes,
+        max_error_bytes=limits.message_bytes,
+        cwd=folder,
+        env=_ENVIRONMENT,
+    )
+    text = outcome.stderr.decode("utf-8", "replace")
+    diagnostics = from_clang(text, names={_SOURCE: inert(name, limit=128)}, limit=limits.diagnostics)
+    if not outcome.ok:
+        fail(_LANGUAGE, outcome, diagnostics, name=name, limits=limits)
+    return diagnostics

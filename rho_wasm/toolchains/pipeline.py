@@ -1,0 +1,143 @@
+"""From source to artifact: read it, find its manifest, run its toolchain, embed, admit."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import anyio.to_thread
+
+from rho_wasm.dynamic.artifact import Artifact
+from rho_wasm.errors import BuildError, Diagnostic
+from rho_wasm.limits import HostLimits
+from rho_wasm.manifest import Manifest, embed
+from rho_wasm.sandbox.admission import admit
+from rho_wasm.toolchains.c import compile_c
+from rho_wasm.toolchains.files import read_bounded
+from rho_wasm.toolchains.limits import BuildLimits
+from rho_wasm.toolchains.toolchain import Toolchain
+from rho_wasm.toolchains.wat import compile_wat
+from rho_wasm.untrusted import inert
+
+__all__ = ["build", "languages"]
+
+Source: TypeAlias = str | bytes | os.PathLike[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Language:
+    suffix: str
+    compile: Toolchain
+
+
+def languages() -> Mapping[str, str]:
+    """The languages that :func:`build` knows, each with the suffix of its files."""
+    return {name: language.suffix for name, language in _languages().items()}
+
+
+def _languages() -> dict[str, _Language]:
+    return {"c": _Language(".c", compile_c), "wat": _Language(".wat", compile_wat)}
+
+
+async def build(
+    source: Source,
+    *,
+    language: str | None = None,
+    manifest: Manifest | Mapping[str, Any] | None = None,
+    trusted: bool = False,
+    limits: BuildLimits = BuildLimits(),
+    host_limits: HostLimits | None = None,
+) -> Artifact:
+    """Builds one guest and checks that a host would let it in. The same source and manifest give the same bytes.
+
+    ``source`` is the text, its bytes (UTF-8), or a path *as a* :class:`~pathlib.Path`: a str is always text, so that
+    nobody's text makes the host read a file. ``language`` follows from a path's suffix, else it must be said.
+    ``manifest`` may be left out for a path with ``STEM.manifest.json`` beside it. Every build runs in child processes
+    bounded by ``limits``; for C they can read nothing of the host, and where the system cannot promise that the build
+    is refused unless ``trusted``.
+
+    Raises :class:`BuildError` (its ``diagnostics`` have file, line and column; reasons ``build_failed``,
+    ``build_timeout``, ``build_memory``, ``build_too_large``, ``build_crashed``, ``source_unreadable``,
+    ``source_too_large``, ``language_unknown``, ``manifest_missing``, ``missing_extra``, ``confinement_missing``) and
+    :class:`ModuleRejected` for a manifest or a module that no host takes.
+    """
+    path = Path(source) if isinstance(source, os.PathLike) else None
+    name, toolchain = _choose(path, language)
+    suffix = toolchain.suffix
+    file = path.name if path is not None else f"source{suffix}"
+    text = await _read_source(source, name=name, file=file, limits=limits)
+    declared = await _read_manifest(manifest, path, name=name, host_limits=host_limits)
+    built = await toolchain.compile(text, name=file, limits=limits, trusted=trusted)
+    wasm = embed(built.wasm, declared)
+    await anyio.to_thread.run_sync(lambda: admit(wasm, limits=host_limits))
+    return Artifact.built(wasm, source=text, language=name, toolchain=built.toolchain, log=built.log)
+
+
+def _choose(path: Path | None, language: str | None) -> tuple[str, _Language]:
+    known = _languages()
+    if language is None and path is not None:
+        language = next((name for name, found in known.items() if found.suffix == path.suffix), None)
+    if language in known:
+        return language, known[language]
+    names = ", ".join(f"{name} ({found.suffix})" for name, found in known.items())
+    what = "no language was given" if language is None else f"{inert(language, limit=64)} is no language known here"
+    raise BuildError(
+        "build",
+        [Diagnostic(what, file=inert(path.name, limit=128) if path is not None else None)],
+        reason="language_unknown",
+        hint=f"say one of {names} with language=; to build a file give a pathlib.Path",
+    )
+
+
+async def _read_source(source: Source, *, name: str, file: str, limits: BuildLimits) -> str:
+    def refused(reason: str, why: str) -> BuildError:
+        return BuildError(name, [Diagnostic(why, file=inert(file, limit=128))], reason=reason)
+
+    if isinstance(source, os.PathLike):
+        try:
+            data = await anyio.to_thread.run_sync(read_bounded, Path(source), limits.source_bytes)
+        except OSError as error:
+            raise refused("source_unreadable", f"cannot be read: {error.strerror or error}") from None
+    else:
+        data = source.encode("utf-8", "surrogatepass") if isinstance(source, str) else bytes(source)
+    if len(data) > limits.source_bytes:
+        raise refused("source_too_large", f"is longer than {limits.source_bytes} bytes")
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        raise refused("source_unreadable", f"is no UTF-8 text: byte {error.start}") from None
+    if "\0" in text:
+        raise refused("source_unreadable", "has a zero byte, so it is no source text")
+    return text
+
+
+async def _read_manifest(
+    manifest: Manifest | Mapping[str, Any] | None, path: Path | None, *, name: str, host_limits: HostLimits | None
+) -> Manifest:
+    limits = host_limits or HostLimits()
+    if manifest is None:
+        beside = path.with_name(f"{path.stem}.manifest.json") if path is not None else None
+        manifest = Manifest.from_json(await _read_beside(beside, name=name, limits=limits), limits=limits)
+    elif not isinstance(manifest, Manifest):
+        manifest = Manifest.from_json(manifest, limits=limits)
+    return manifest if manifest.language is not None else manifest.model_copy(update={"language": name})
+
+
+async def _read_beside(path: Path | None, *, name: str, limits: HostLimits) -> str:
+    # White space and escapes make JSON longer than the manifest that it becomes, but not without bound.
+    bound = 16 * limits.manifest_bytes
+    try:
+        if path is None:
+            raise FileNotFoundError
+        return (await anyio.to_thread.run_sync(read_bounded, path, bound)).decode()
+    except (OSError, UnicodeDecodeError) as error:
+        why = "is missing" if isinstance(error, FileNotFoundError) else "cannot be read as UTF-8 text"
+        raise BuildError(
+            name,
+            [Diagnostic(f"the manifest {why}", file=inert(path.name, limit=128) if path is not None else None)],
+            reason="manifest_missing",
+            hint="say what tools the module has: manifest=, --manifest FILE, or STEM.manifest.json beside the source",
+        ) from None

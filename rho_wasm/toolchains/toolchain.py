@@ -1,0 +1,56 @@
+"""What a toolchain is: source text in, a module without its manifest out, made in a confined child process."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NoReturn, Protocol
+
+from rho_wasm.errors import BuildError, Diagnostic
+from rho_wasm.sandbox.child import ChildOutcome
+from rho_wasm.toolchains.limits import BuildLimits
+
+__all__ = ["Built", "Toolchain", "fail"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Built:
+    """A module as the linker left it. ``toolchain`` is its name and version, ``log`` inert text (warnings)."""
+
+    wasm: bytes
+    toolchain: str
+    log: str = ""
+
+
+class Toolchain(Protocol):
+    """One language. ``name`` is the file's name as the author knows it, for messages."""
+
+    async def __call__(self, source: str, *, name: str, limits: BuildLimits, trusted: bool) -> Built:
+        """Raises :class:`BuildError`. ``trusted`` lets it run without confinement where there is none."""
+        ...
+
+
+def fail(
+    language: str, outcome: ChildOutcome, diagnostics: Sequence[Diagnostic], *, name: str, limits: BuildLimits
+) -> NoReturn:
+    """Raises the :class:`BuildError` for a child that did not end well: the bound that it met, else its messages."""
+    reason, message = "build_failed", None
+    text = outcome.stderr.decode("utf-8", "replace")
+    if outcome.reason in ("cpu", "wall"):
+        bound = limits.cpu_seconds if outcome.reason == "cpu" else limits.wall_seconds
+        kind = "of CPU time" if outcome.reason == "cpu" else "by the clock"
+        reason, message = "build_timeout", f"the build was stopped after {bound:g} s {kind}"
+    elif outcome.reason == "output":
+        reason, message = "build_too_large", f"the build made more than {limits.file_bytes} bytes"
+    elif outcome.signal == signal.SIGXFSZ or "File too large" in text:
+        reason, message = "build_too_large", f"the build wrote a file of more than {limits.file_bytes} bytes"
+    elif "out of memory" in text or "MemoryError" in text or "memory allocation of" in text:
+        reason, message = "build_memory", f"the build needed more than {limits.memory_bytes} bytes of memory"
+    elif outcome.signal is not None and not any(found.severity == "error" for found in diagnostics):
+        reason, message = "build_crashed", f"the compiler died of signal {outcome.signal}"
+    elif not diagnostics:
+        message = f"the compiler ended with status {outcome.returncode} and said nothing that can be shown"
+    if message is not None:
+        diagnostics = [Diagnostic(message, file=name), *diagnostics]
+    raise BuildError(language, diagnostics[: limits.diagnostics], reason=reason)
