@@ -19,27 +19,27 @@ from rho_wasm.errors import ModuleRejected
 from rho_wasm.sandbox.abi import FunctionType
 from rho_wasm.wasm import Reader
 
-__all__ = ["BodyCounts", "constant_end", "count_body"]
+__all__ = ["PLAIN_INSTRUCTIONS", "U32", "BodyCounts", "constant_end", "count_body"]
 
 # LEB128 as 5.2.2 bounds it: no bits beyond the width, in the last byte only the sign's.
-_U32 = rb"(?:[\x00-\x7f]|[\x80-\xff]{1,3}[\x00-\x7f]|[\x80-\xff]{4}[\x00-\x0f])"
+U32 = rb"(?:[\x00-\x7f]|[\x80-\xff]{1,3}[\x00-\x7f]|[\x80-\xff]{4}[\x00-\x0f])"
 _S32 = rb"(?:[\x00-\x7f]|[\x80-\xff]{1,3}[\x00-\x7f]|[\x80-\xff]{4}[\x00-\x07\x78-\x7f])"
 _S64 = rb"(?:[\x00-\x7f]|[\x80-\xff]{1,8}[\x00-\x7f]|[\x80-\xff]{9}[\x00\x7f])"
 # An alignment is at most 4; from 64 on it would name another memory.
-_MEMARG = rb"[\x00-\x1f]" + _U32
+_MEMARG = rb"[\x00-\x1f]" + U32
 _VALUE_TYPE = rb"[\x6f\x70\x7b-\x7f]"
 _REFERENCE = rb"[\x6f\x70]"
 
-_PLAIN_INSTRUCTIONS = (
+PLAIN_INSTRUCTIONS = (
     # local.* global.* table.get/set br br_if call return_call ref.func: one index
-    rb"[\x20-\x26\x0c\x0d\x10\x12\xd2]" + _U32,
+    rb"[\x20-\x26\x0c\x0d\x10\x12\xd2]" + U32,
     # numeric, unreachable nop return drop select ref.is_null: no immediate
     rb"[\x45-\xc4\x00\x01\x0f\x1a\x1b\xd1]",
     rb"[\x28-\x3e]" + _MEMARG,
     rb"\x41" + _S32,
     rb"\x42" + _S64,
     # call_indirect return_call_indirect: type and table
-    rb"[\x11\x13]" + _U32 + _U32,
+    rb"[\x11\x13]" + U32 + U32,
     # memory.size memory.grow: the only memory
     rb"[\x3f\x40]\x00",
     rb"\x43.{4}",
@@ -47,14 +47,14 @@ _PLAIN_INSTRUCTIONS = (
     rb"\xd0" + _REFERENCE,
     rb"\x1c\x01" + _VALUE_TYPE,
     # 0xFC: saturating conversions; memory.init/copy, table.init/copy; data.drop, memory.fill, elem.drop, table.*
-    rb"\xfc(?:[\x00-\x07]|[\x08\x0a\x0c\x0e]" + _U32 + _U32 + rb"|[\x09\x0b\x0d\x0f\x10\x11]" + _U32 + rb")",
+    rb"\xfc(?:[\x00-\x07]|[\x08\x0a\x0c\x0e]" + U32 + U32 + rb"|[\x09\x0b\x0d\x0f\x10\x11]" + U32 + rb")",
     # 0xFD, SIMD: loads and stores; const and shuffle; lanes; lanes of memory; the rest, up to 255 (relaxed is above)
     rb"\xfd(?:[\x00-\x0b\x5c\x5d]" + _MEMARG + rb"|[\x0c\x0d].{16}|[\x0e-\x14\x23-\x53\x5e-\x7f]|[\x15-\x22].|"
     rb"[\x54-\x5b]" + _MEMARG + rb".|[\x80-\xff]\x01)",
 )
 # A run is cut at 1,000 instructions: the matcher remembers about 128 bytes for each until a match ends.
 _STEP = re.compile(
-    rb"(?:" + rb"|".join(_PLAIN_INSTRUCTIONS) + rb"){0,1000}"
+    rb"(?:" + rb"|".join(PLAIN_INSTRUCTIONS) + rb"){0,1000}"
     rb"(?:([\x02-\x04])(?:\x40|" + _VALUE_TYPE + rb")|(\x0b)|(\x05)|(\x0e)|([\x02-\x04])|())",
     re.DOTALL,
 )
@@ -63,7 +63,7 @@ _LOOP = 0x03
 
 _CONSTANT = re.compile(
     rb"(?:\x41" + _S32 + rb"|\x42" + _S64 + rb"|\x43.{4}|\x44.{8}|\xfd\x0c.{16}"
-    rb"|[\x23\xd2]" + _U32 + rb"|\xd0" + _REFERENCE + rb"|[\x6a-\x6c\x7c-\x7e])*\x0b",
+    rb"|[\x23\xd2]" + U32 + rb"|\xd0" + _REFERENCE + rb"|[\x6a-\x6c\x7c-\x7e])*\x0b",
     re.DOTALL,
 )
 

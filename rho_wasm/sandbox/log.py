@@ -10,6 +10,8 @@ __all__ = ["MAX_LINES", "LogBuffer", "log_level"]
 MAX_LINES = 4_096
 """Lines of one log. Empty lines cost no bytes, so bytes alone would not bound them."""
 
+_ESCAPED = 10
+"""Characters that one escaped character becomes at most."""
 _LEVELS = (10, 20, 30, 40)
 
 
