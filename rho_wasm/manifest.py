@@ -15,9 +15,9 @@ from typing import Annotated, Any, Self
 from pydantic import (
     AfterValidator,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
+    PlainValidator,
     StrictBool,
     StrictBytes,
     StrictStr,
@@ -87,8 +87,8 @@ def _schema(value: object) -> FrozenMap:
     return schema
 
 
-PlainMap = Annotated[Mapping[str, Any], BeforeValidator(_plain_map)]
-SchemaMap = Annotated[Mapping[str, Any], BeforeValidator(_schema)]
+PlainMap = Annotated[Mapping[str, Any], PlainValidator(_plain_map)]
+SchemaMap = Annotated[Mapping[str, Any], PlainValidator(_schema)]
 SafeName = Annotated[StrictStr, AfterValidator(_safe_name)]
 
 
