@@ -210,7 +210,8 @@ def test_a_field_of_the_wrong_shape_is_refused(given: Any) -> None:
 
 
 def test_an_example_may_show_a_crash() -> None:
-    assert decode(with_tool(examples=[{"arguments": {}, "answer": {"raised": {"message": "boom"}}}]))
+    answer = {"raised": {"message": "boom"}}
+    assert decode(with_tool(examples=[{"arguments": {}, "answer": answer}])).tools[0].examples[0].answer == answer
 
 
 @pytest.mark.parametrize("character", ["\x00", "\x1b", "\u202e", "\u2066", "\U000e0041", "\u200b"])
@@ -229,7 +230,8 @@ def test_characters_that_a_reader_would_not_see_are_refused_wherever_a_model_rea
 
 
 def test_a_description_may_have_several_lines() -> None:
-    assert decode(with_tool(description="One.\n\n\tTwo: größer, 日本語."))
+    text = "One.\n\n\tTwo: größer, 日本語."
+    assert decode(with_tool(description=text)).tools[0].description == text
 
 
 @pytest.mark.parametrize(
@@ -245,7 +247,7 @@ def test_a_description_may_have_several_lines() -> None:
 def test_a_description_is_bounded_in_schemas_too(given: Any) -> None:
     error = rejected(given, limits=HostLimits(description_bytes=100))
     assert (error.reason, error.name, error.limit) == ("description_too_large", "weather", 100)
-    assert decode(given, limits=HostLimits(description_bytes=102))
+    assert decode(given, limits=HostLimits(description_bytes=102)).as_plain() == given
 
 
 def test_a_manifest_over_its_bytes_is_refused_before_it_is_decoded() -> None:
