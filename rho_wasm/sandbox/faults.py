@@ -9,7 +9,7 @@ from rho_wasm.sandbox.capi import Frame, GuestFault
 from rho_wasm.sandbox.state import GuestTrap
 from rho_wasm.untrusted import inert
 
-__all__ = ["CallFailed", "backtrace", "explain"]
+__all__ = ["CallFailed", "backtrace", "explain", "out_of_memory", "stopped"]
 
 _NAME_CHARS = 128
 """Of a function's name in a backtrace."""
@@ -29,6 +29,12 @@ _TEXTS = {
     8: "a number was converted to an integer that cannot hold it",
     9: "code was reached that says it cannot be reached (a panic or an abort)",
     13: "a null reference was used",
+}
+
+_ADVICE = {
+    "out_of_fuel": "the call used up its fuel: do less in one call, or look for a loop that does not end",
+    "deadline": "the call took too long: do less in one call",
+    "too_many_host_calls": "the call went on asking after it was told that its host calls were used up",
 }
 
 
@@ -73,9 +79,9 @@ def explain(
     """
     trace = backtrace(fault.frames)
     if cause is not None:
-        return stopped(cause, limits=limits, trace=trace)
+        return stopped(cause, trace=trace)
     if fault.code == _OUT_OF_FUEL:
-        return stopped(GuestTrap("out_of_fuel"), limits=limits, trace=trace)
+        return stopped(GuestTrap("out_of_fuel", limit="fuel", value=limits.fuel), trace=trace)
     if fault.code is None:
         return _not_a_trap(fault, limits=limits, instantiating=instantiating, trace=trace)
     text = _TEXTS.get(fault.code, f"wasmtime's trap {fault.code}")
@@ -84,18 +90,14 @@ def explain(
     return CallFailed("trapped", text, trace=trace)
 
 
-def stopped(cause: GuestTrap, *, limits: Limits, trace: Sequence[str] = ()) -> CallFailed:
+def stopped(cause: GuestTrap, *, trace: Sequence[str] = ()) -> CallFailed:
     """What a call becomes that the host itself ended."""
-    bounds = {
-        "out_of_fuel": ("fuel", limits.fuel, "the call used up its fuel: do less in one call, or look for a loop"),
-        "deadline": ("deadline_ms", limits.deadline_ms, "the call took too long: do less in one call"),
-        "too_many_host_calls": ("host_calls", limits.host_calls, ""),
-    }
-    limit, value, text = bounds.get(cause.reason, (None, None, ""))
-    return CallFailed(cause.reason, cause.detail or text, limit=limit, value=value, trace=trace)
+    detail = cause.detail or _ADVICE.get(cause.reason, "")
+    return CallFailed(cause.reason, detail, limit=cause.limit, value=cause.value, trace=trace)
 
 
 def out_of_memory(detail: str, *, limits: Limits, trace: Sequence[str] = ()) -> CallFailed:
+    """The guest got no memory, and ended for want of it."""
     return CallFailed("out_of_memory", detail, limit="memory_bytes", value=limits.memory_bytes, trace=trace)
 
 

@@ -73,7 +73,7 @@ class GuestCall:
                 finally:
                     store.close()
         except GuestTrap as cause:
-            raise stopped(cause, limits=self.state.limits) from None
+            raise stopped(cause) from None
         finally:
             self.guest_ms = (time.monotonic() - began) * 1000
             self.guest_cpu_ms = (time.thread_time() - cpu_began) * 1000
@@ -125,7 +125,7 @@ class GuestCall:
         packed = instance.call(instance.function(CALL), pointer, len(request), answers=True)
         self.state.answering = False
         if self._spent(instance.context) > limits.fuel:
-            raise GuestTrap("out_of_fuel")
+            raise GuestTrap("out_of_fuel", limit="fuel", value=self.state.limits.fuel)
         self.memory_refused = instance.flag(GROW_REFUSED)
         pointer, length = packed >> 32 & _MASK, packed & _MASK
         if length == 0:
@@ -152,9 +152,9 @@ class GuestCall:
             raise GuestTrap("cancelled", "the call was cancelled")
         left_ms = (self._ends_at - time.monotonic()) * 1000
         if left_ms <= 0:
-            raise GuestTrap("deadline")
+            raise GuestTrap("deadline", limit="deadline_ms", value=round(self._deadline_s * 1000))
         if self._spent(context) > self.state.limits.fuel:
-            raise GuestTrap("out_of_fuel")
+            raise GuestTrap("out_of_fuel", limit="fuel", value=self.state.limits.fuel)
         return max(1, min(MAX_TICKS, int(left_ms / 2 / PERIOD_MS)))
 
     def host_call(self, function: HostFunction, context: Any, arguments: Sequence[int]) -> int | None:
@@ -163,7 +163,7 @@ class GuestCall:
         answer = function.call(self.state, memory, *arguments)
         self.state.charged += HOST_CALL_FUEL + HOST_BYTE_FUEL * memory.touched
         if self._spent(context) > self.state.limits.fuel:
-            raise GuestTrap("out_of_fuel")
+            raise GuestTrap("out_of_fuel", limit="fuel", value=self.state.limits.fuel)
         return answer
 
     def failed(self, error: BaseException) -> None:

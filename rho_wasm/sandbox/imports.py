@@ -61,7 +61,7 @@ def _reply(state: CallState, memory: GuestMemory, pointer: int, length: int) -> 
     state.host_calls += 1
     limits = state.limits
     if state.host_calls > limits.host_calls + EXTRA_HOST_CALLS:
-        raise GuestTrap("too_many_host_calls", f"{state.host_calls} host calls, {limits.host_calls} are allowed")
+        raise GuestTrap("too_many_host_calls", limit="host_calls", value=limits.host_calls)
     if state.host_calls > limits.host_calls:
         return _error("quota", f"{limits.host_calls} host calls are allowed in one call")
     if not state.answering:

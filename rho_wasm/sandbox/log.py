@@ -10,8 +10,6 @@ __all__ = ["MAX_LINES", "LogBuffer", "log_level"]
 MAX_LINES = 4_096
 """Lines of one log. Empty lines cost no bytes, so bytes alone would not bound them."""
 
-_ESCAPED = 10
-"""Characters that one escaped character becomes at most."""
 _LEVELS = (10, 20, 30, 40)
 
 
@@ -68,7 +66,10 @@ class LogBuffer:
         self._notes.setdefault(text, LogLine(level, text))
 
     def finish(self) -> CallLog:
-        """The log so far, its text inert: the host's notes first, then the guest's lines in their order."""
+        """The log: the host's notes first, then the guest's lines in their order.
+
+        Text is inert. A line that escaping makes longer than it was is cut to its length, and says so.
+        """
         for level, rest in self._pending.items():
             if rest:
                 self._streamed(level, bytes(rest))

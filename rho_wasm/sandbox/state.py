@@ -28,13 +28,15 @@ class GuestTrap(Exception):
     """Raised inside a host function to end the call with ``reason`` (a key of ``results.KINDS``).
 
     It never leaves the host function's trampoline: it is kept in the call's state and becomes a trap of the guest.
-    ``detail`` is one line of the host's own words.
+    ``detail`` is one line of the host's own words; ``limit`` and ``value`` name the bound that was met.
     """
 
-    def __init__(self, reason: str, detail: str = "") -> None:
+    def __init__(self, reason: str, detail: str = "", *, limit: str | None = None, value: int | None = None) -> None:
         super().__init__(reason, detail)
         self.reason = reason
         self.detail = detail
+        self.limit = limit
+        self.value = value
 
 
 class CallState:

@@ -1,0 +1,80 @@
+"""Compiles one module to native code, in a process of its own that ends afterwards. Run as a script, never imported.
+
+    python -I compile_child.py '{"library": ..., "settings": [...], "limits": {...}}' < MODULE > NATIVE
+
+It calls wasmtime's C API itself: importing the Python package would take five times as long as all else here. Ends with
+0 and the native code on standard output, or with 3 and wasmtime's message on standard error. It shuts itself in before
+it looks at the module: limits, no file, no network (confine.py).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import sys
+from typing import Any
+
+REFUSED = 3
+"""Exit code: wasmtime does not take the module."""
+
+_KINDS = {"bool": ctypes.c_bool, "u8": ctypes.c_uint8, "u64": ctypes.c_uint64}
+
+
+class _Bytes(ctypes.Structure):
+    """``wasm_byte_vec_t``."""
+
+    _fields_ = (("size", ctypes.c_size_t), ("data", ctypes.c_void_p))
+
+
+def _main() -> int:
+    job = json.loads(sys.argv[1])
+    sys.path.append(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120 - imports as little as it can
+    import confine  # type: ignore[import-not-found]
+
+    library = ctypes.CDLL(job["library"])
+    confine.apply(job["limits"])
+    module = sys.stdin.buffer.read()
+    native = _compile(library, job["settings"], module)
+    if native is None:
+        return REFUSED
+    sys.stdout.buffer.write(native)
+    return 0
+
+
+def _compile(library: Any, settings: list[tuple[str, str, int]], module: bytes) -> bytes | None:
+    new_config = _function(library, "wasm_config_new", ctypes.c_void_p)
+    config = new_config()
+    for name, kind, value in settings:
+        _function(library, f"wasmtime_config_{name}_set", None, ctypes.c_void_p, _KINDS[kind])(config, value)
+    engine = _function(library, "wasm_engine_new_with_config", ctypes.c_void_p, ctypes.c_void_p)(config)
+    compiled = ctypes.c_void_p()
+    error = _function(
+        library,
+        "wasmtime_module_new",
+        ctypes.c_void_p,
+        *(ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_void_p),
+    )(engine, module, len(module), ctypes.byref(compiled))
+    native = _Bytes()
+    if not error:
+        serialize = _function(library, "wasmtime_module_serialize", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+        error = serialize(compiled, ctypes.byref(native))
+    if error:
+        message = _Bytes()
+        _function(library, "wasmtime_error_message", None, ctypes.c_void_p, ctypes.c_void_p)(
+            error, ctypes.byref(message)
+        )
+        sys.stderr.buffer.write(ctypes.string_at(message.data, min(message.size, 4096)))
+        return None
+    return ctypes.string_at(native.data, native.size)
+
+
+def _function(library: Any, name: str, result: Any, *arguments: Any) -> Any:
+    function = library[name]
+    function.restype = result
+    function.argtypes = arguments
+    return function
+
+
+if __name__ == "__main__":
+    raise SystemExit(_main())
