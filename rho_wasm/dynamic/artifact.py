@@ -75,9 +75,7 @@ class Artifact:
     @classmethod
     def built(cls, wasm: bytes, *, source: str | None, language: str, toolchain: str, log: str = "") -> Self:
         """An artifact that a toolchain of this host has just made of ``source``. For toolchains alone to call."""
-        return cls(
-            wasm=wasm, source=source, language=language, toolchain=toolchain, log=log, provenance="built here"
-        )
+        return cls(wasm=wasm, source=source, language=language, toolchain=toolchain, log=log, provenance="built here")
 
     @property
     def tools(self) -> tuple[str, ...]:

@@ -1,0 +1,205 @@
+"""The switch gates: what a candidate must pass before anything of it is offered."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from functools import partial
+from typing import TypeAlias
+
+import anyio
+import anyio.to_thread
+
+from rho_wasm.dynamic.artifact import Artifact
+from rho_wasm.dynamic.examples import example_problem
+from rho_wasm.dynamic.generation import Generation, ToolVersion, Verdict
+from rho_wasm.dynamic.modules import ModulePool
+from rho_wasm.dynamic.review import Review, review_of
+from rho_wasm.dynamic.store import Store
+from rho_wasm.dynamic.strikes import laundered
+from rho_wasm.errors import GateRejected, ModuleRejected, ToolError
+from rho_wasm.limits import Limits
+from rho_wasm.manifest import ToolDeclaration
+from rho_wasm.policy import Policy
+from rho_wasm.sandbox import GuestModule, Sandbox
+from rho_wasm.untrusted import inert, type_name
+
+__all__ = ["Approve", "Rebuild", "SwitchGates"]
+
+Approve: TypeAlias = Callable[[Review], bool | str | Awaitable[bool | str]]
+"""Says yes (True) or no (False, or a text that says why) to a candidate, sync (in a worker thread) or async."""
+Rebuild: TypeAlias = Callable[[Artifact], Awaitable[bytes]]
+"""Builds an artifact's source again with this host's toolchain and answers the module's bytes."""
+
+_PROBLEMS = 8
+"""So many are told; a model mends the first ones and stages again."""
+_EXAMPLES_S = 60.0
+"""All examples of a candidate together."""
+
+
+class _Undecided(Exception):
+    """The gate says neither yes nor no: the candidate stays one."""
+
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+
+
+class SwitchGates:
+    """Asks the gates in their order: ``admission`` always, then of ``examples`` and ``approval`` what the policy names.
+
+    A tool of which three versions were quarantined within an hour needs approval in any case. What the gates run never
+    counts as a strike.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        sandbox: Sandbox,
+        *,
+        modules: ModulePool,
+        policy: Policy,
+        limits: Callable[[ToolDeclaration, ToolVersion], Limits],
+        approve: Approve | None,
+        rebuild: Rebuild | None,
+    ) -> None:
+        self._store = store
+        self._sandbox = sandbox
+        self._modules = modules
+        self._policy = policy
+        self._limits = limits
+        self._approve = approve
+        self._rebuild = rebuild
+
+    async def judge(self, candidate: Generation, held: AsyncExitStack) -> None:
+        """Returns if every gate said yes. The modules that it loaded stay loaded as long as ``held``.
+
+        Raises :class:`GateRejected` with the first gate that did not. The candidate is then rejected for good, unless
+        the gate only could not decide: nobody approved yet, or the host is overloaded. Then it can be activated again.
+        """
+        gates: list[tuple[str, Callable[[Generation], Awaitable[tuple[str, ...]]]]] = [
+            ("admission", partial(self._admission, held=held))
+        ]
+        if "examples" in self._policy.gates.on:
+            gates.append(("examples", self._examples))
+        if "approval" in self._policy.gates.on or await self._is_laundered(candidate):
+            gates.append(("approval", self._approval))
+        passed: list[Verdict] = []
+        for name, gate in gates:
+            try:
+                problems = await gate(candidate)
+            except _Undecided as undecided:
+                await self._record(candidate, [*passed, Verdict(name, False, (undecided.problem,))], rejected=None)
+                raise GateRejected(candidate.number, name, (undecided.problem,)) from None
+            if problems:
+                rejection = GateRejected(candidate.number, name, problems)
+                await self._record(candidate, [*passed, Verdict(name, False, problems)], rejected=f"by the gate {name}")
+                raise rejection
+            passed.append(Verdict(name, True))
+        await self._record(candidate, passed, rejected=None)
+
+    async def review(self, candidate: Generation) -> Review:
+        """What a person is shown. A claimed artifact with source is first rebuilt and compared, byte for byte."""
+        for sha256 in sorted({candidate.tools[name].artifact for name in _coming(candidate)}):
+            artifact = await anyio.to_thread.run_sync(self._store.artifact, sha256)
+            if self._rebuild is not None and artifact.source is not None and artifact.provenance == "claimed":
+                await self._confirm(artifact, self._rebuild)
+        return await anyio.to_thread.run_sync(review_of, self._store, candidate)
+
+    async def _record(self, candidate: Generation, verdicts: list[Verdict], *, rejected: str | None) -> None:
+        await anyio.to_thread.run_sync(
+            partial(self._store.history.judge, candidate.number, verdicts, rejected=rejected)
+        )
+
+    async def _admission(self, candidate: Generation, *, held: AsyncExitStack) -> tuple[str, ...]:
+        problems: dict[str, str] = {}
+        for name in _coming(candidate):
+            sha256 = candidate.tools[name].artifact
+            if sha256 not in problems:
+                try:
+                    await held.enter_async_context(self._modules.use(sha256))
+                except ModuleRejected as error:
+                    problems[sha256] = f"{name}: {error}"
+        return tuple(problems.values())
+
+    async def _examples(self, candidate: Generation) -> tuple[str, ...]:
+        problems: list[str] = []
+        ends = anyio.current_time() + _EXAMPLES_S
+        for name in _coming(candidate):
+            version = candidate.tools[name]
+            async with self._modules.use(version.artifact) as module:
+                declaration = module.manifest.tool(name)
+                assert declaration is not None
+                problems += await self._examples_of(module, declaration, version, ends=ends)
+            if len(problems) >= _PROBLEMS:
+                return (*problems[:_PROBLEMS], "there may be more: mend these first")
+        return tuple(problems)
+
+    async def _examples_of(
+        self, module: GuestModule, declaration: ToolDeclaration, version: ToolVersion, *, ends: float
+    ) -> list[str]:
+        problems: list[str] = []
+        limits = self._limits(declaration, version)
+        for number, example in enumerate(declaration.examples, 1):
+            if anyio.current_time() >= ends:
+                seconds = f"{_EXAMPLES_S:.0f} s"
+                return [*problems, f"{declaration.name}: the examples took over {seconds} together: keep fewer of them"]
+            try:
+                problem = await example_problem(
+                    self._sandbox, module, declaration.name, example, number=number, limits=limits
+                )
+            except ToolError as error:
+                raise _Undecided(f"the host could not run an example ({error.reason}): activate it again") from None
+            if problem is not None:
+                problems.append(problem)
+            if len(problems) >= _PROBLEMS:
+                break
+        return problems
+
+    async def _approval(self, candidate: Generation) -> tuple[str, ...]:
+        said = await anyio.to_thread.run_sync(self._store.approvals.get, candidate.number)
+        if said is not None:
+            return () if said.yes else (f"{said.by} said no" + (f": {said.note}" if said.note else ""),)
+        if self._approve is None:
+            raise _Undecided(
+                f"it waits for a person's yes: rho-wasm approve {candidate.number}, then activate it again"
+            )
+        answer = await _ask(self._approve, await self.review(candidate))
+        if answer is True:
+            return ()
+        if isinstance(answer, str):
+            return (f"it was not approved: {inert(answer, limit=500)}",)
+        if answer is False:
+            return ("it was not approved",)
+        raise _Undecided(f"the approval callback answered a {type_name(answer)}, not True, False or text")
+
+    async def _is_laundered(self, candidate: Generation) -> bool:
+        quarantines = await anyio.to_thread.run_sync(self._store.quarantines)
+        return any(laundered(quarantines, name) for name in _coming(candidate))
+
+    async def _confirm(self, artifact: Artifact, rebuild: Rebuild) -> None:
+        try:
+            rebuilt = await rebuild(artifact)
+        except Exception:
+            return  # It stays claimed, which is what a source that does not build is.
+        if rebuilt == artifact.wasm:
+            built = replace(artifact, provenance="built here")
+            await anyio.to_thread.run_sync(self._store.put, built)
+
+
+def _coming(candidate: Generation) -> tuple[str, ...]:
+    """The tools that a candidate brings: what its gates look at."""
+    return (*candidate.changes.added, *candidate.changes.changed)
+
+
+async def _ask(approve: Approve, review: Review) -> object:
+    try:
+        if inspect.iscoroutinefunction(approve) or inspect.iscoroutinefunction(getattr(approve, "__call__", None)):
+            answer: object = approve(review)
+        else:
+            # It may wait for a person at a terminal.
+            answer = await anyio.to_thread.run_sync(approve, review)
+        return await answer if inspect.isawaitable(answer) else answer
+    except Exception as error:
+        raise _Undecided(f"the approval callback raised {type_name(error)}") from None

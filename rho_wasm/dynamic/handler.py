@@ -1,0 +1,122 @@
+"""The handler of a guest's tool: one call of one version, with the bounds that hold for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from rho_wasm.calls import ToolContext
+from rho_wasm.dynamic.generation import ToolVersion, VersionKey
+from rho_wasm.dynamic.guard import Guard, Refusal
+from rho_wasm.dynamic.modules import ModulePool
+from rho_wasm.envelope import MAX_QUESTION_CHARS
+from rho_wasm.errors import Closed, ModuleRejected, StoreError, ToolError
+from rho_wasm.frozen import thaw
+from rho_wasm.limits import MAX_DEADLINE_MS, Limits
+from rho_wasm.manifest import ToolDeclaration
+from rho_wasm.policy import Policy
+from rho_wasm.results import AskUser, Halt, HandlerResult
+from rho_wasm.sandbox import Sandbox
+from rho_wasm.untrusted import inert
+
+__all__ = ["GuestHandler", "effective_limits"]
+
+
+def effective_limits(declaration: ToolDeclaration, version: ToolVersion, *, policy: Policy, limits: Limits) -> Limits:
+    """The bounds of one call: of the host's, today's policy's, the manifest's and the generation's the lowest."""
+    deadline = declaration.timeout_ms
+    declared = None if deadline is None else {"deadline_ms": min(deadline, MAX_DEADLINE_MS)}
+    return policy.limits_for(declaration.name, limits).lowest(declared, version.limits)
+
+
+class GuestHandler:
+    """Calls one version of a tool in the sandbox. Async; takes the call's context.
+
+    Raises :class:`ToolError` with the reasons of behaviour.md, and only those: what a host cannot load is
+    ``not_found``, so that no fault of the host's is ever a strike. ``refusal()`` says whether the version may run at
+    all, also from a snapshot that was taken before it was quarantined.
+    """
+
+    trusted_errors = True
+
+    __slots__ = ("_guard", "_modules", "_policy", "_sandbox", "generation", "limits", "version")
+
+    def __init__(
+        self,
+        version: VersionKey,
+        *,
+        generation: int,
+        limits: Limits,
+        policy: Policy,
+        modules: ModulePool,
+        sandbox: Sandbox,
+        guard: Guard,
+    ) -> None:
+        self.version = version
+        self.generation = generation
+        self.limits = limits
+        self._policy = policy
+        self._modules = modules
+        self._sandbox = sandbox
+        self._guard = guard
+
+    def belongs_to(self, guard: Guard) -> bool:
+        """Whether the source that has ``guard`` made this handler."""
+        return self._guard is guard
+
+    def refusal(self) -> Refusal | None:
+        """``(reason, what to do)`` while the version is quarantined, else None."""
+        return self._guard.refusal(self.version)
+
+    async def __call__(self, arguments: Mapping[str, Any], context: ToolContext) -> HandlerResult:
+        meter = context.meter
+        meter.generation = self.generation
+        meter.artifact = self.version.artifact
+        if meter.clock.timeout_ms < self.limits.deadline_ms:
+            meter.own_bound = False
+        refused = self._guard.enter(self.version, session_id=context.session_id, token=meter)
+        if refused is not None:
+            reason, detail = refused
+            raise self._error(reason, detail)
+        # The sandbox keeps the deadline itself, and waiting for a slot or a compilation is not the tool's time.
+        with meter.clock.paused():
+            try:
+                async with self._modules.use(self.version.artifact) as module:
+                    answer = await self._sandbox.call(
+                        module,
+                        tool=self.version.tool,
+                        arguments=thaw(arguments),
+                        context=self._told(context),
+                        limits=self.limits,
+                        meter=meter,
+                    )
+            except ToolError as error:
+                error.generation = self.generation
+                raise
+            except (ModuleRejected, StoreError, Closed) as error:
+                raise self._error("not_found", f"its module cannot be loaded: {error}") from None
+        return self._permitted(answer)
+
+    def _told(self, context: ToolContext) -> dict[str, Any]:
+        """What of the host's context crosses: the call's id and the plain values; the other ids by policy alone."""
+        told: dict[str, Any] = {"call_id": context.call.id}
+        if context.values:
+            told["values"] = thaw(context.values)
+        if self._policy.guests.session_ids:
+            told |= {"session_id": context.session_id, "request_id": context.request_id}
+        return told
+
+    def _permitted(self, answer: HandlerResult) -> HandlerResult:
+        if isinstance(answer, AskUser):
+            if not self._policy.guests.ask_user:
+                raise self._error("invalid_return", "the policy lets no guest ask the user")
+            # A person must see who asks, and that it is not the host.
+            question = inert(f"{self.version.tool} asks: {answer.question}", limit=MAX_QUESTION_CHARS, newlines=True)
+            return replace(answer, question=question)
+        if isinstance(answer, Halt) and not self._policy.guests.halt:
+            raise self._error("invalid_return", "the policy lets no guest halt the loop")
+        return answer
+
+    def _error(self, reason: str, detail: str) -> ToolError:
+        return ToolError(reason, tool=self.version.tool, detail=detail, generation=self.generation)

@@ -1,0 +1,186 @@
+"""Hears how every call of a guest's tool ended, and sees to it that what fails too often is no longer offered."""
+
+from __future__ import annotations
+
+from collections import deque
+from concurrent.futures import Future, wait
+from dataclasses import replace
+from typing import Protocol
+
+from rho_wasm.calls import CallMeter, RunningCall
+from rho_wasm.dynamic.generation import VersionKey
+from rho_wasm.dynamic.guard import Guard, suspension
+from rho_wasm.dynamic.handler import GuestHandler
+from rho_wasm.dynamic.history import Switched
+from rho_wasm.dynamic.store import Store
+from rho_wasm.dynamic.strikes import CallKey, Quarantine, Strike, StrikeLedger
+from rho_wasm.dynamic.teller import Teller
+from rho_wasm.dynamic.worker import StoreWorker
+from rho_wasm.events import StrikeCounted
+from rho_wasm.policy import StrikePolicy
+from rho_wasm.results import ToolResult
+
+__all__ = ["StrikeJudge", "is_strike"]
+
+_STRIKE_WAIT_S, _QUARANTINE_WAIT_S = 0.05, 0.5
+"""How long the end of a call waits for the disk, at most: see :meth:`StrikeJudge.ended`."""
+_UNSAVED_STRIKES = 1_000
+"""Strikes that are kept for a store that cannot be written now. Further ones count, but leave no history."""
+
+
+class Switches(Protocol):
+    """What is offered, as far as the judge changes it."""
+
+    def drop(self, version: VersionKey) -> None: ...
+
+    def quarantined(self, held: Quarantine, switched: Switched | None) -> None: ...
+
+
+def is_strike(result: ToolResult, meter: CallMeter, *, deadline_ms: float, policy: StrikePolicy) -> bool:
+    """Whether the end of a call is the tool's own fault.
+
+    Crashes alone; none where the guest never ran, and none at a bound that was not the tool's own. A deadline counts
+    only if the guest itself ran for at least half of it, by CPU time: a starved host is not the tool's fault.
+    """
+    if result.kind != "crashed" or result.reason is None or not meter.own_bound:
+        return False
+    if policy.kinds is not None and result.reason not in policy.kinds:
+        return False
+    if meter.fuel_used is None:
+        return False
+    if result.reason == "deadline":
+        return 2 * meter.guest_cpu_ms >= min(deadline_ms, meter.clock.timeout_ms)
+    return True
+
+
+class StrikeJudge:
+    """Counts calls and strikes of one source's tools and quarantines what reached its limit.
+
+    A quarantine holds in memory first and at once, whatever becomes of the disk. Then it is written, together with the
+    generation that takes the version's place; where the store cannot be written that is tried again at every tick.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        policy: StrikePolicy,
+        ledger: StrikeLedger,
+        guard: Guard,
+        worker: StoreWorker,
+        teller: Teller,
+        switches: Switches,
+    ) -> None:
+        self._store = store
+        self._policy = policy
+        self._ledger = ledger
+        self._guard = guard
+        self._worker = worker
+        self._teller = teller
+        self._switches = switches
+        self._unsaved: deque[Strike] = deque()
+        self._written: Future[None] | None = None
+
+    def ended(self, running: RunningCall, handler: GuestHandler, result: ToolResult) -> None:
+        """One call ended. In the event loop's thread.
+
+        A strike is in the store before its call is answered, so that a host killed right after still knows it; the loop
+        waits for that 50 ms at most (half a second for a quarantine), on a disk that takes longer it is written after.
+        """
+        version, context = handler.version, running.context
+        trial = self._guard.left(version, running.meter)
+        if result.kind not in ("ok", "failed", "crashed"):
+            return
+        call = CallKey.of(context)
+        self._ledger.called(version, call)
+        if not is_strike(result, running.meter, deadline_ms=handler.limits.deadline_ms, policy=self._policy):
+            if trial is not None and result.kind != "crashed":
+                self._set_free(trial)
+            return
+        assert result.reason is not None
+        strike = Strike(
+            version=version,
+            generation=handler.generation,
+            reason=result.reason,
+            call=call,
+            at=self._store.clock(),
+            backtrace=result.backtrace,
+        )
+        judgement = self._ledger.struck(strike)
+        if judgement.counted:
+            if len(self._unsaved) < _UNSAVED_STRIKES:
+                self._unsaved.append(strike)
+            self._write_soon(_STRIKE_WAIT_S)
+            self._teller.tell(
+                StrikeCounted(
+                    tool=version.tool,
+                    artifact=version.artifact,
+                    generation=handler.generation,
+                    reason=strike.reason,
+                    count=judgement.count,
+                    limit=self._policy.limit,
+                    session_id=context.session_id,
+                    backtrace=strike.backtrace,
+                )
+            )
+        if trial is not None:
+            reasons = (*trial.reasons, strike.reason)[-16:]
+            self._quarantine(suspension(replace(trial, reasons=reasons), now=strike.at))
+        elif judgement.verdict == "quarantine":
+            self.condemn(version, handler.generation, backtrace=strike.backtrace)
+
+    def condemn(self, version: VersionKey, generation: int, *, backtrace: tuple[str, ...] = ()) -> None:
+        """Quarantines a version that reached its strikes, as the policy says. In the loop's or the worker's thread."""
+        now = self._store.clock()
+        held = Quarantine(
+            version=version,
+            generation=generation,
+            at=now,
+            reasons=self._ledger.reasons(version),
+            backtrace=backtrace,
+        )
+        if self._policy.on_strikes == "suspend":
+            held = suspension(replace(held, mode="suspend"), now=now)
+        self._quarantine(held)
+
+    def write(self) -> None:
+        """Writes strikes, the calls that were counted, and quarantines. In the worker's thread.
+
+        Raises :class:`StoreError` where it cannot; then nothing is lost, and the next tick tries again.
+        """
+        if self._store.read_only:
+            return
+        strikes, calls = list(self._unsaved), self._ledger.unsaved_calls()
+        if strikes or calls:
+            self._store.records.add(strikes, calls)
+            self._ledger.saved(calls)
+            for _ in strikes:
+                self._unsaved.popleft()
+        for held in self._guard.unsaved():
+            switched = self._store.quarantine(held)
+            self._guard.saved(held)
+            self._switches.quarantined(held, switched)
+
+    def _quarantine(self, held: Quarantine) -> None:
+        if not self._guard.hold(held):
+            return
+        if held.mode == "revert":
+            self._switches.drop(held.version)
+        if self._store.read_only:
+            self._switches.quarantined(held, None)
+        self._write_soon(_QUARANTINE_WAIT_S)
+
+    def _set_free(self, trial: Quarantine) -> None:
+        self._guard.hold(replace(trial, pardoned_at=self._store.clock()))
+        self._ledger.forget(*trial.version)
+        self._write_soon(_STRIKE_WAIT_S)
+
+    def _write_soon(self, wait_s: float) -> None:
+        # In the worker's own thread the tick that called this writes as soon as it is done here.
+        if self._worker.current or self._store.read_only:
+            return
+        behind = self._written is not None and not self._written.done()
+        self._written = self._worker.submit(self.write)
+        if not behind:
+            wait([self._written], timeout=wait_s)
+        self._teller.flush()

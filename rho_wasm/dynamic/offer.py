@@ -1,0 +1,152 @@
+"""What is offered of a generation: its tools as a model and a client see them, each with its handler."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from rho_wasm.dynamic.artifact import Artifact
+from rho_wasm.dynamic.generation import Generation, ToolVersion, VersionKey
+from rho_wasm.dynamic.guard import Guard
+from rho_wasm.dynamic.handler import GuestHandler, effective_limits
+from rho_wasm.dynamic.modules import ModulePool
+from rho_wasm.dynamic.store import Store
+from rho_wasm.errors import Corrupt, StoreError
+from rho_wasm.limits import Limits
+from rho_wasm.manifest import ToolDeclaration
+from rho_wasm.policy import Policy
+from rho_wasm.sandbox import Sandbox
+from rho_wasm.tools import Tool
+
+__all__ = ["Offer", "OfferMaker", "hints"]
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """The tools of one generation at one moment. ``switch`` is the number of the switch that made it live.
+
+    ``damaged`` says, for each tool that cannot be offered, why.
+    """
+
+    switch: int
+    generation: Generation
+    tools: Mapping[str, Tool]
+    listed: tuple[Tool, ...]
+    damaged: Mapping[str, str]
+
+    @property
+    def generation_artifacts(self) -> frozenset[str]:
+        """The hashes of what the generation names, offered or not."""
+        return frozenset(version.artifact for version in self.generation.tools.values())
+
+    @property
+    def artifacts(self) -> frozenset[str]:
+        """The hashes of what is offered."""
+        return frozenset(self.generation.tools[name].artifact for name in self.tools)
+
+
+class OfferMaker:
+    """Makes offers. Keeps what it made of each version, so that a switch of one tool among many is cheap.
+
+    Not for two threads at once.
+    """
+
+    def __init__(
+        self, store: Store, sandbox: Sandbox, *, modules: ModulePool, guard: Guard, policy: Policy, limits: Limits
+    ) -> None:
+        self._store = store
+        self._sandbox = sandbox
+        self._modules = modules
+        self._guard = guard
+        self._policy = policy
+        self._limits = limits
+        self._made: dict[tuple[str, str], tuple[ToolVersion, Tool, Limits]] = {}
+
+    def make(self, switch: int, generation: Generation) -> Offer:
+        """What ``generation`` offers now: without quarantined versions, and without tools whose artifact is damaged."""
+        made, tools, damaged = {}, {}, {}
+        artifacts: dict[str, Artifact | StoreError] = {}
+        for name, version in generation.tools.items():
+            key = generation.key(name)
+            known = self._made.get(key)
+            if known is None or known[0] != version:
+                try:
+                    known = self._base(key, version, generation.number, artifacts)
+                except StoreError as error:
+                    damaged[name] = str(error)
+                    continue
+            made[key] = known
+            held = self._guard.held(key)
+            if held is None or held.mode == "suspend":
+                _, tool, limits = known
+                # A validated copy would check the same schema again for every tool at every switch.
+                tools[name] = tool.model_copy(update={"handler": self._handler(key, generation.number, limits)})
+        self._made = made
+        return Offer(switch, generation, MappingProxyType(tools), tuple(tools[name] for name in sorted(tools)), damaged)
+
+    def limits(self, declaration: ToolDeclaration, version: ToolVersion) -> Limits:
+        """The bounds that calls of a version have here."""
+        return effective_limits(declaration, version, policy=self._policy, limits=self._limits)
+
+    def _base(
+        self, key: VersionKey, version: ToolVersion, generation: int, artifacts: dict[str, Artifact | StoreError]
+    ) -> tuple[ToolVersion, Tool, Limits]:
+        artifact = artifacts.get(version.artifact)
+        if artifact is None:
+            try:
+                artifact = self._store.artifact(version.artifact)
+            except StoreError as error:
+                artifact = error
+            artifacts[version.artifact] = artifact
+        if isinstance(artifact, StoreError):
+            raise artifact.with_traceback(None)
+        declaration = artifact.manifest.tool(key.tool)
+        if declaration is None:
+            raise Corrupt(f"the artifact {version.artifact} declares no tool {key.tool}")
+        limits = self.limits(declaration, version)
+        tool = Tool(
+            name=key.tool,
+            description=declaration.description,
+            input_schema=declaration.input_schema,
+            output_schema=declaration.output_schema,
+            timeout_ms=limits.deadline_ms,
+            untrusted=True,
+            metadata={
+                # The host's word comes last: a guest cannot say it in its place.
+                **(declaration.metadata or {}),
+                "rho_wasm": {
+                    "artifact": version.artifact,
+                    "language": artifact.language or artifact.manifest.language,
+                },
+            },
+            handler=self._handler(key, generation, limits),
+            **hints(declaration, version),
+        )
+        return version, tool, limits
+
+    def _handler(self, key: VersionKey, generation: int, limits: Limits) -> GuestHandler:
+        return GuestHandler(
+            key,
+            generation=generation,
+            limits=limits,
+            policy=self._policy,
+            modules=self._modules,
+            sandbox=self._sandbox,
+            guard=self._guard,
+        )
+
+
+def hints(declaration: ToolDeclaration, version: ToolVersion) -> dict[str, bool]:
+    """What clients are told of a tool's effects. Grants decide; a manifest may only make it sound stricter.
+
+    Without a grant nothing outside the sandbox can be reached, so a call reads nothing, breaks nothing, and the same
+    call answers the same. With any grant the strictest is said.
+    """
+    contained = not version.grants
+    destructive = not contained or declaration.destructive is True
+    return {
+        "read_only": contained and not destructive and declaration.read_only is not False,
+        "destructive": destructive,
+        "idempotent": contained and declaration.idempotent is not False,
+    }

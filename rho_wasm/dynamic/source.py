@@ -1,0 +1,344 @@
+"""The source of agent-written tools: what is live is offered, what is staged waits, what fails is taken back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import wait
+from contextlib import AsyncExitStack
+from functools import partial
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import anyio
+import anyio.to_thread
+
+from rho_wasm.calls import RunningCall
+from rho_wasm.dynamic.artifact import Artifact
+from rho_wasm.dynamic.gates import Approve, Rebuild, SwitchGates
+from rho_wasm.dynamic.generation import Candidate, Generation, ToolVersion
+from rho_wasm.dynamic.guard import Guard
+from rho_wasm.dynamic.handler import GuestHandler
+from rho_wasm.dynamic.history import STRIKES_AUTHOR, Switched
+from rho_wasm.dynamic.judge import StrikeJudge
+from rho_wasm.dynamic.live import LiveTools
+from rho_wasm.dynamic.modules import ModulePool
+from rho_wasm.dynamic.offer import OfferMaker
+from rho_wasm.dynamic.review import Review
+from rho_wasm.dynamic.store import Store
+from rho_wasm.dynamic.strikes import Quarantine, Strike, StrikeLedger
+from rho_wasm.dynamic.teller import Teller
+from rho_wasm.dynamic.worker import StoreWorker
+from rho_wasm.errors import Closed, NameInvalid, StoreError
+from rho_wasm.events import OnEvent, SourceFailed
+from rho_wasm.frozen import FrozenMap
+from rho_wasm.limits import Limits
+from rho_wasm.policy import Policy
+from rho_wasm.sandbox import Sandbox
+from rho_wasm.tools import Tool
+from rho_wasm.untrusted import inert, type_name
+
+__all__ = ["DynamicSource"]
+
+Result = TypeVar("Result")
+
+_FIRST_LOOK_S = 10.0
+_AUTHOR_CHARS, _NOTE_CHARS = 128, 2_000
+
+
+class DynamicSource:
+    """Offers the live generation of a store; stages, switches, and returns to what worked.
+
+    Look-ups answer from memory. A thread of the source's own sees within a second what other processes did to the
+    store; nothing else needs to run for that. Several processes may have a source on one store.
+
+    ``policy`` narrows what tools may do and names the switch gates; ``limits`` bound one call, whatever a manifest
+    says. ``approve`` answers the gate ``approval`` where no person has done so in the store; ``rebuild`` builds an
+    artifact's source again, so that an imported one can become ``built here``. The store and the sandbox stay the
+    caller's to close, after :meth:`aclose`.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        sandbox: Sandbox,
+        *,
+        policy: Policy | None = None,
+        limits: Limits | None = None,
+        approve: Approve | None = None,
+        rebuild: Rebuild | None = None,
+        on_event: OnEvent | None = None,
+        name: str = "dynamic",
+    ) -> None:
+        self.name = name
+        self.store = store
+        self._policy = policy or Policy()
+        self._teller = Teller(on_event)
+        self._ledger = StrikeLedger(self._policy.strikes, clock=store.clock)
+        self._guard = Guard(self._ledger, clock=store.clock)
+        self._modules = ModulePool(store, sandbox)
+        maker = OfferMaker(
+            store,
+            sandbox,
+            modules=self._modules,
+            guard=self._guard,
+            policy=self._policy,
+            limits=limits or Limits(),
+        )
+        self._gates = SwitchGates(
+            store,
+            sandbox,
+            modules=self._modules,
+            policy=self._policy,
+            limits=maker.limits,
+            approve=approve,
+            rebuild=rebuild,
+        )
+        self._closed = False
+        self._fault: str | None = None
+        self._seen: int | None = None
+        self._guard.refresh(store.quarantines())
+        self._live = LiveTools(store, maker, modules=self._modules, teller=self._teller, name=name)
+        self._last_strike = store.records.last_before(store.clock() - self._policy.strikes.window_s)
+        self._worker = StoreWorker(self._tick)
+        self._judge = StrikeJudge(
+            store,
+            policy=self._policy.strikes,
+            ledger=self._ledger,
+            guard=self._guard,
+            worker=self._worker,
+            teller=self._teller,
+            switches=self._live,
+        )
+        self._worker.start()
+        # What struck before a restart counts before the first look-up.
+        wait([self._worker.submit(self._tick)], timeout=_FIRST_LOOK_S)
+
+    # What a registry asks.
+
+    @property
+    def version(self) -> int:
+        """Differs whenever the tools changed."""
+        return self._live.serial
+
+    def list(self) -> Sequence[Tool]:
+        """The tools of the live generation, sorted by name."""
+        return self._live.offer.listed
+
+    def lookup(self, name: str) -> Tool | None:
+        """The tool of that name in the live generation, or None."""
+        return self._live.offer.tools.get(name)
+
+    def watch(self, call: RunningCall) -> None:
+        """Told of every call that is about to run; its own are counted when they end."""
+        handler = call.tool.handler
+        if isinstance(handler, GuestHandler) and handler.belongs_to(self._guard):
+            call.add_done_callback(lambda result: self._judge.ended(call, handler, result))
+
+    # What an operator, or a model through the workshop, asks.
+
+    async def stage(
+        self,
+        add: Iterable[Artifact] = (),
+        remove: Iterable[str] = (),
+        *,
+        author: str,
+        note: str = "",
+        limits: Mapping[str, Mapping[str, int]] | None = None,
+    ) -> Candidate:
+        """Makes a candidate of the live generation: with every tool of ``add``, without the tools named in ``remove``.
+
+        Nothing of it is offered until :meth:`activate`. ``limits`` lowers bounds of calls, by tool and field of
+        :class:`Limits`. ``author`` is at most 128 characters, ``note`` 2,000.
+
+        Raises :class:`NameInvalid` for a tool that two artifacts declare, that is added and removed, or that is to be
+        removed and is not there; ValueError for no change at all or a wrong author; :class:`StoreError`.
+        """
+        artifacts, gone = tuple(add), _names(remove)
+        for artifact in artifacts:
+            if not isinstance(artifact, Artifact):
+                raise TypeError(f"an Artifact is staged, not a {type_name(artifact)}: see Artifact.from_wasm")
+        if not artifacts and not gone:
+            raise ValueError("nothing to stage: name artifacts to add or tools to remove")
+        if not author or author == STRIKES_AUTHOR:
+            raise ValueError(f"an author is text, and not {STRIKES_AUTHOR!r}, which is the host's own")
+        versions = self._versions(artifacts, gone, limits or {})
+
+        def write() -> Candidate:
+            for artifact in artifacts:
+                self.store.put(artifact)
+            candidate, _ = self.store.history.stage(
+                versions,
+                gone,
+                author=inert(author, limit=_AUTHOR_CHARS),
+                note=inert(note, limit=_NOTE_CHARS, newlines=True),
+            )
+            return candidate
+
+        candidate = await self._in_thread(write)
+        if any(artifact.sha256 in self._live.offer.generation_artifacts for artifact in artifacts):
+            await self._in_thread(self._live.rebuild)  # Staging it again mends a damaged artifact that is live.
+        return candidate
+
+    async def activate(self, candidate: Generation | int, *, floor: bool = False) -> Generation:
+        """Asks the switch gates, then makes the candidate live: one atomic switch. Answers the live generation.
+
+        Where the live generation moved on since, in other tools only, the candidate's changes are made to it, and the
+        answer has a number of its own. With ``floor`` an automatic return never goes below the versions that it brings.
+
+        Raises :class:`GateRejected` (the candidate stays one if a gate only waits for somebody),
+        :class:`GenerationConflict` if what it changes was changed meanwhile, :class:`UnknownGeneration` for anything
+        but a candidate and while a version in it is quarantined, :class:`StoreError`.
+        """
+        number = candidate.number if isinstance(candidate, Generation) else candidate
+        found = await self._in_thread(partial(self.store.history.candidate, number))
+        async with AsyncExitStack() as held:
+            await self._gates.judge(found, held)
+            return await self._switch(partial(self.store.history.activate, number, floor=floor))
+
+    async def rollback(self, to: int | None = None, *, author: str = "operator", note: str = "") -> Generation:
+        """Makes the parent of the live generation live again, or ``to``, any other that was live. At once.
+
+        No gate is asked: its versions passed them, and today's policy narrows them all the same. Raises
+        :class:`UnknownGeneration`, also while a version in it is quarantined, and :class:`StoreError`.
+        """
+        return await self._switch(
+            partial(
+                self.store.history.roll_back,
+                to,
+                author=inert(author, limit=_AUTHOR_CHARS),
+                note=inert(note, limit=_NOTE_CHARS, newlines=True),
+            )
+        )
+
+    async def pardon(self, tool: str) -> tuple[Quarantine, ...]:
+        """Ends every quarantine of ``tool``; its strikes no longer count. Answers what was ended, () if there was none.
+
+        A pardoned version can be rolled back to and activated again; nothing becomes live by a pardon, except that a
+        suspended version, which is still in the live generation, is offered again.
+        """
+        ended = await self._in_thread(partial(self.store.records.pardon, tool))
+        self._guard.release(tool)
+        self._ledger.forget(tool)
+        await self._in_thread(self._live.rebuild)
+        return ended
+
+    async def review(self, candidate: Generation | int) -> Review:
+        """What a person is shown before saying yes: sources, capabilities, provenance, what changes."""
+        number = candidate.number if isinstance(candidate, Generation) else candidate
+        return await self._gates.review(await self._in_thread(partial(self.store.generation, number)))
+
+    def live(self) -> Generation:
+        """The generation that is offered now."""
+        return self._live.offer.generation
+
+    def damaged(self) -> Mapping[str, str]:
+        """Tools of the live generation that cannot be offered because their artifact is damaged, and why."""
+        return self._live.offer.damaged
+
+    def generations(self) -> tuple[Generation, ...]:
+        """Every generation, the oldest first. Reads the store, which waits for no writer."""
+        return self.store.generations()
+
+    def strikes(self, tool: str | None = None) -> tuple[Strike, ...]:
+        """The latest strikes, of one tool or of all, the newest first. Reads the store, which waits for no writer."""
+        return self.store.strikes(tool)
+
+    def quarantines(self, tool: str | None = None) -> tuple[Quarantine, ...]:
+        """Every quarantine, pardoned ones too, the oldest first. Reads the store, which waits for no writer."""
+        return self.store.quarantines(tool)
+
+    def loaded_modules(self) -> tuple[str, ...]:
+        """The hashes of the modules that are loaded now: of the live generation, and what calls still run on."""
+        return self._modules.loaded()
+
+    async def aclose(self) -> None:
+        """Writes what is not written yet and ends the source's thread. May be called twice."""
+        if self._closed:
+            return
+        self._closed = True
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(self._worker.close)
+        self._modules.close()
+        self._teller.flush()
+
+    async def __aenter__(self) -> Self:
+        self._teller.adopt()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    # How it is done.
+
+    def _versions(
+        self, artifacts: Iterable[Artifact], gone: frozenset[str], limits: Mapping[str, Mapping[str, int]]
+    ) -> dict[str, ToolVersion]:
+        versions: dict[str, ToolVersion] = {}
+        for artifact in artifacts:
+            for name in artifact.tools:
+                if name in versions:
+                    raise NameInvalid(name, "two of the added artifacts declare a tool of that name")
+                if name in gone:
+                    raise NameInvalid(name, "it is both added and removed; adding it is enough to replace it")
+                lowered = FrozenMap(limits.get(name, {}))
+                Limits().lowest(lowered)  # Refuses what is no limit.
+                versions[name] = ToolVersion(artifact.sha256, limits=lowered)
+        for name in limits.keys() - versions.keys():
+            raise NameInvalid(name, "limits are given for it, but no added artifact declares it")
+        return versions
+
+    async def _switch(self, switch: Callable[[], Switched]) -> Generation:
+        def run() -> Switched:
+            switched = switch()
+            self._live.switched(switched)
+            return switched
+
+        return (await self._in_thread(run)).live
+
+    async def _in_thread(self, job: Callable[[], Result]) -> Result:
+        if self._closed:
+            raise Closed("the dynamic source")
+        self._teller.adopt()
+        result = await anyio.to_thread.run_sync(job)
+        self._teller.flush()
+        return result
+
+    def _tick(self) -> None:
+        """In the worker's thread: writes what waits, and takes in what other processes wrote."""
+        try:
+            self._judge.write()
+            seen = self.store.data_version()
+            if seen != self._seen:
+                self._seen = seen
+                self._look()
+            self._fault = None
+        except Closed:
+            return
+        except StoreError as error:
+            if self._fault != str(error):
+                self._fault = str(error)
+                self._teller.tell_later([SourceFailed(source=self.name, operation="refresh", error=str(error))])
+
+    def _look(self) -> None:
+        new, freed = self._guard.refresh(self.store.quarantines())
+        for version in freed:
+            self._ledger.forget(*version)
+        self._live.look()
+        self._teller.tell_later(self._live.quarantine_event(held) for held in new)
+        if freed:
+            self._live.rebuild()
+        strikes = self.store.records.since(self._last_strike)
+        if strikes:
+            assert strikes[-1].id is not None
+            self._last_strike = strikes[-1].id
+        calls = self.store.records.traffic(self.store.clock() - self._policy.strikes.window_s)
+        for version in self._ledger.merge(strikes, calls):
+            self._judge.condemn(version, self._live.offer.generation.number)
+
+
+def _names(given: Any) -> frozenset[str]:
+    if isinstance(given, str):
+        raise TypeError("remove takes a list of tool names, not one text")
+    return frozenset(given)

@@ -1,0 +1,298 @@
+"""Strikes: faults counted against one version of a tool, and when they are too many.
+
+The ledger is memory and arithmetic alone, so that a decision costs no disk and holds at once; the store keeps the same
+rows, and gives a ledger those of other processes and of the time before a restart.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from rho_wasm.calls import ToolContext
+from rho_wasm.dynamic.generation import VersionKey
+from rho_wasm.policy import StrikePolicy
+from rho_wasm.untrusted import inert
+
+__all__ = [
+    "SLOT_S",
+    "CallKey",
+    "Judgement",
+    "Quarantine",
+    "Strike",
+    "StrikeLedger",
+    "Traffic",
+    "bounded_id",
+    "laundered",
+]
+
+SLOT_S = 10
+"""Calls are counted in slots of this many seconds: a window is exact to one slot, and its memory is bounded."""
+_STRIKES_HELD = 10_000
+"""Strikes of one version that are held. A version with more in its window is judged by its latest ones."""
+_ID_CHARS = 128
+_LAUNDERED, _LAUNDERED_S = 3, 3600.0
+"""So many versions of one name quarantined within so many seconds: the next one needs a person's yes."""
+
+Traffic: TypeAlias = Mapping[tuple[VersionKey, int], int]
+"""Calls that ended, by version and slot (POSIX seconds // SLOT_S)."""
+
+
+class CallKey(NamedTuple):
+    """Attempts of one call are one call. All text is inert and bounded."""
+
+    call_id: str
+    request_id: str | None = None
+    session_id: str | None = None
+
+    @classmethod
+    def of(cls, context: ToolContext) -> CallKey:
+        return cls(
+            inert(context.call.id, limit=_ID_CHARS), bounded_id(context.request_id), bounded_id(context.session_id)
+        )
+
+
+def bounded_id(text: str | None) -> str | None:
+    """A session's or a request's id as it is counted and kept."""
+    return None if text is None else inert(text, limit=_ID_CHARS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strike:
+    """One fault of one version. ``at`` is a POSIX timestamp; ``id`` is the store's, None until it is written."""
+
+    version: VersionKey
+    generation: int
+    reason: str
+    call: CallKey
+    at: float
+    backtrace: tuple[str, ...] = ()
+    pardoned: bool = False
+    id: int | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "tool": self.version.tool,
+            "artifact": self.version.artifact,
+            "generation": self.generation,
+            "reason": self.reason,
+            "call_id": self.call.call_id,
+            "session_id": self.call.session_id,
+            "at": self.at,
+            "backtrace": list(self.backtrace),
+            "pardoned": self.pardoned,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quarantine:
+    """A version that reached its strikes. ``mode`` ``suspend`` lets one trial call through after ``until``."""
+
+    version: VersionKey
+    generation: int
+    at: float
+    mode: Literal["revert", "suspend"] = "revert"
+    until: float | None = None
+    level: int = 0
+    reasons: tuple[str, ...] = ()
+    backtrace: tuple[str, ...] = ()
+    pardoned_at: float | None = None
+
+    @property
+    def active(self) -> bool:
+        return self.pardoned_at is None
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "tool": self.version.tool,
+            "artifact": self.version.artifact,
+            "generation": self.generation,
+            "at": self.at,
+            "mode": self.mode,
+            "until": self.until,
+            "reasons": list(self.reasons),
+            "backtrace": list(self.backtrace),
+            "pardoned_at": self.pardoned_at,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What a strike led to. ``count`` is how many stand in the window; ``counted`` is False for a repeated call id."""
+
+    count: int
+    counted: bool
+    verdict: Literal["none", "withhold", "quarantine"]
+
+
+class _Window:
+    """The strikes of one version that still count, and the calls that ended, by slot."""
+
+    __slots__ = ("_calls_struck", "own", "stored", "strikes")
+
+    def __init__(self) -> None:
+        self.strikes: deque[Strike] = deque()
+        self.stored: dict[int, int] = {}
+        """Calls that the store knows of, of every process."""
+        self.own: dict[int, int] = {}
+        """Calls that ended here and are not in the store yet."""
+        self._calls_struck: set[CallKey] = set()
+
+    def add(self, strike: Strike) -> bool:
+        """False for another attempt of a call that struck already."""
+        if strike.call in self._calls_struck:
+            return False
+        self._calls_struck.add(strike.call)
+        self.strikes.append(strike)
+        if len(self.strikes) > _STRIKES_HELD:
+            self._drop_oldest()
+        return True
+
+    def has(self, call: CallKey) -> bool:
+        return call in self._calls_struck
+
+    def expire(self, oldest: float) -> None:
+        while self.strikes and self.strikes[0].at <= oldest:
+            self._drop_oldest()
+        first = int(oldest // SLOT_S)
+        for counted in (self.stored, self.own):
+            for slot in [slot for slot in counted if slot < first]:
+                del counted[slot]
+
+    def calls(self) -> int:
+        first = 0
+        if len(self.strikes) == _STRIKES_HELD:
+            # Older strikes were let go, so older calls must not be held against the ones that are left.
+            first = int(self.strikes[0].at // SLOT_S)
+        return sum(calls for counted in (self.stored, self.own) for slot, calls in counted.items() if slot >= first)
+
+    def _drop_oldest(self) -> None:
+        self._calls_struck.discard(self.strikes.popleft().call)
+
+
+class StrikeLedger:
+    """Counts calls and strikes of versions in a sliding window. Safe to use from any thread.
+
+    ``clock`` answers POSIX seconds. The ledger only judges, by ``policy``; the caller quarantines.
+    """
+
+    def __init__(self, policy: StrikePolicy, *, clock: Callable[[], float]) -> None:
+        self._policy = policy
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._windows: defaultdict[VersionKey, _Window] = defaultdict(_Window)
+        self._withheld: dict[tuple[VersionKey, str | None], float] = {}
+
+    def called(self, version: VersionKey, call: CallKey) -> None:
+        """A call of ``version`` ended. Another attempt of a call that struck in the window is not a call more."""
+        with self._lock:
+            window = self._windows[version]
+            if not window.has(call):
+                slot = int(self._clock() // SLOT_S)
+                window.own[slot] = window.own.get(slot, 0) + 1
+
+    def struck(self, strike: Strike) -> Judgement:
+        """Counts a strike and says what follows. To be told after :meth:`called` for the same call."""
+        with self._lock:
+            window = self._current(strike.version)
+            counted = window.add(strike)
+            return Judgement(len(window.strikes), counted, self._verdict(strike.version, window))
+
+    def merge(self, strikes: Iterable[Strike], traffic: Traffic) -> tuple[VersionKey, ...]:
+        """Takes in what the store has: strikes not seen before, and all calls of the window.
+
+        Answers the versions that other processes' strikes have brought over the limit.
+        """
+        touched: dict[VersionKey, _Window] = {}
+        with self._lock:
+            for window in self._windows.values():
+                window.stored = {}
+            for (version, slot), calls in traffic.items():
+                self._windows[version].stored[slot] = calls
+            for strike in strikes:
+                window = self._windows[strike.version]
+                if not strike.pardoned and window.add(strike):
+                    touched[strike.version] = window
+            return tuple(
+                version for version in touched if self._verdict(version, self._current(version)) == "quarantine"
+            )
+
+    def unsaved_calls(self) -> Traffic:
+        """The calls that ended here and are not in the store. After writing them, :meth:`saved`."""
+        with self._lock:
+            for version in list(self._windows):
+                window = self._current(version)
+                if not (window.strikes or window.own or window.stored):
+                    del self._windows[version]
+            return {
+                (version, slot): calls
+                for version, window in self._windows.items()
+                for slot, calls in window.own.items()
+            }
+
+    def saved(self, traffic: Traffic) -> None:
+        """These calls are in the store now."""
+        with self._lock:
+            for (version, slot), calls in traffic.items():
+                window = self._windows[version]
+                window.stored[slot] = window.stored.get(slot, 0) + calls
+                if (left := window.own.get(slot, 0) - calls) > 0:
+                    window.own[slot] = left
+                else:
+                    window.own.pop(slot, None)
+
+    def withheld_from(self, version: VersionKey, session_id: str | None) -> bool:
+        """Whether the version is kept from this one session, whose strikes alone reached the limit."""
+        with self._lock:
+            until = self._withheld.get((version, session_id))
+            if until is not None and until <= self._clock():
+                del self._withheld[version, session_id]
+                return False
+            return until is not None
+
+    def reasons(self, version: VersionKey) -> tuple[str, ...]:
+        """The reasons of the strikes in the window, the latest last, at most 16."""
+        with self._lock:
+            return tuple(strike.reason for strike in list(self._current(version).strikes)[-16:])
+
+    def forget(self, tool: str, artifact: str | None = None) -> None:
+        """The strikes of one version of ``tool``, or of every one, no longer count."""
+        with self._lock:
+            for version in [held for held in self._windows if held.tool == tool and artifact in (None, held.artifact)]:
+                window = self._windows.pop(version)
+                self._windows[version] = kept = _Window()
+                kept.stored, kept.own = window.stored, window.own
+            self._withheld = {
+                (version, session_id): until
+                for (version, session_id), until in self._withheld.items()
+                if version.tool != tool or artifact not in (None, version.artifact)
+            }
+
+    def _current(self, version: VersionKey) -> _Window:
+        window = self._windows[version]
+        window.expire(self._clock() - self._policy.window_s)
+        return window
+
+    def _verdict(self, version: VersionKey, window: _Window) -> Literal["none", "withhold", "quarantine"]:
+        strikes = len(window.strikes)
+        if strikes < self._policy.limit or strikes < self._policy.min_ratio * window.calls():
+            return "none"
+        sessions = {strike.call.session_id for strike in window.strikes}
+        if len(sessions) >= self._policy.sessions:
+            return "quarantine"
+        until = self._clock() + self._policy.window_s
+        self._withheld.update({(version, session_id): until for session_id in sessions})
+        return "withhold"
+
+
+def laundered(quarantines: Iterable[Quarantine], tool: str) -> bool:
+    """Whether three versions of one name were quarantined within an hour and not pardoned.
+
+    Then an agent may be washing one fault through new builds, and the next version waits for a person. It stays so
+    until somebody pardons the tool.
+    """
+    times = sorted(held.at for held in quarantines if held.version.tool == tool and held.active)
+    return any(last - first <= _LAUNDERED_S for first, last in zip(times, times[_LAUNDERED - 1 :], strict=False))

@@ -1,0 +1,83 @@
+"""The one thread of a source in which it writes to its store and looks whether another process did."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import weakref
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TypeVar
+
+__all__ = ["StoreWorker"]
+
+Result = TypeVar("Result")
+
+
+class StoreWorker:
+    """A daemon thread that runs jobs in the order they came, and ``tick`` every ``every_s`` seconds and after each.
+
+    ``tick`` is a bound method, held weakly, so that a source that nobody closed can be let go; the thread then ends. It
+    must not raise. The thread begins with :meth:`start`.
+    """
+
+    def __init__(self, tick: Callable[[], None], *, every_s: float = 0.25) -> None:
+        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._closed = False
+        self._thread = threading.Thread(
+            target=_run, args=(self._jobs, weakref.WeakMethod(tick), every_s), name="rho_wasm-store", daemon=True
+        )
+
+    def start(self) -> None:
+        self._thread.start()
+
+    @property
+    def current(self) -> bool:
+        """Whether this is the worker's own thread."""
+        return threading.current_thread() is self._thread
+
+    def submit(self, job: Callable[[], Result]) -> Future[Result]:
+        """Runs ``job`` in the thread; the future has its answer or what it raised. Cancelled after :meth:`close`."""
+        future: Future[Result] = Future()
+
+        def run() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
+            try:
+                result = job()
+            except BaseException as error:
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+
+        if self._closed:
+            future.cancel()
+        else:
+            self._jobs.put(run)
+        return future
+
+    def close(self, timeout_s: float = 10.0) -> None:
+        """Ends the thread once what was submitted is done, at most after ``timeout_s``. May be called twice."""
+        self._closed = True
+        self._jobs.put(None)
+        self._thread.join(timeout_s)
+
+
+def _run(
+    jobs: queue.SimpleQueue[Callable[[], None] | None], tick: weakref.WeakMethod[Callable[[], None]], every_s: float
+) -> None:
+    while True:
+        try:
+            job = jobs.get(timeout=every_s)
+        except queue.Empty:
+            pass
+        else:
+            if job is None:
+                return
+            job()
+            del job
+        alive = tick()
+        if alive is None:
+            return
+        alive()
+        del alive
