@@ -29,12 +29,13 @@ _S64 = rb"(?:[\x00-\x7f]|[\x80-\xff]{1,8}[\x00-\x7f]|[\x80-\xff]{9}[\x00\x7f])"
 _MEMARG = rb"[\x00-\x1f]" + U32
 _VALUE_TYPE = rb"[\x6f\x70\x7b-\x7f]"
 _REFERENCE = rb"[\x6f\x70]"
+_SIMPLE_BLOCK = rb"(?:\x40|" + _VALUE_TYPE + rb")"
 
 PLAIN_INSTRUCTIONS = (
     # local.* global.* table.get/set br br_if call return_call ref.func: one index
     rb"[\x20-\x26\x0c\x0d\x10\x12\xd2]" + U32,
-    # numeric, unreachable nop return drop select ref.is_null: no immediate
-    rb"[\x45-\xc4\x00\x01\x0f\x1a\x1b\xd1]",
+    # numeric, unreachable nop else return drop select ref.is_null: no immediate
+    rb"[\x45-\xc4\x00\x01\x05\x0f\x1a\x1b\xd1]",
     rb"[\x28-\x3e]" + _MEMARG,
     rb"\x41" + _S32,
     rb"\x42" + _S64,
@@ -55,11 +56,10 @@ PLAIN_INSTRUCTIONS = (
 # A run is cut at 1,000 instructions: the matcher remembers about 128 bytes for each until a match ends.
 _STEP = re.compile(
     rb"(?:" + rb"|".join(PLAIN_INSTRUCTIONS) + rb"){0,1000}"
-    rb"(?:([\x02-\x04])(?:\x40|" + _VALUE_TYPE + rb")|(\x0b)|(\x05)|(\x0e)|([\x02-\x04])|())",
+    rb"(?:(\x0b)|([\x02\x04])" + _SIMPLE_BLOCK + rb"|(\x03)" + _SIMPLE_BLOCK + rb"|([\x02-\x04])|(\x0e)|())",
     re.DOTALL,
 )
-_BLOCK, _END, _ELSE, _BR_TABLE, _TYPED_BLOCK, _OTHER = range(1, 7)
-_LOOP = 0x03
+_END, _BLOCK, _LOOP, _TYPED_BLOCK, _BR_TABLE = range(1, 6)
 
 _CONSTANT = re.compile(
     rb"(?:\x41" + _S32 + rb"|\x42" + _S64 + rb"|\x43.{4}|\x44.{8}|\xfd\x0c.{16}"
@@ -89,34 +89,37 @@ def count_body(
     """
     loops = blocks = entries = nesting = depth = results = 0
     position = start
-    step = _STEP.match
     while True:
-        match = step(data, position, end)
-        assert match is not None, "the last alternative is empty"
-        kind = match.lastindex
-        before, position = position, match.end()
-        if kind == _END:
-            if depth == 0:
-                break
-            depth -= 1
-        elif kind in (_BLOCK, _TYPED_BLOCK):
-            blocks += 1
-            loops += data[match.start(kind)] == _LOOP
-            depth += 1
-            if depth > nesting:
-                nesting = depth
-                if nesting > nesting_limit:
+        # Matches follow one another without a gap, since every position matches.
+        for match in _STEP.finditer(data, position, end):
+            kind = match.lastindex
+            if kind == _END:
+                depth -= 1
+                if depth < 0:
                     break
-            if kind == _TYPED_BLOCK:
-                reader = Reader(data, position, end)
-                results = max(results, _typed_block(reader, types, name))
-                position = reader.position
+            elif kind == _BLOCK or kind == _LOOP or kind == _TYPED_BLOCK:
+                depth += 1
+                blocks += 1
+                loops += kind == _LOOP or (kind == _TYPED_BLOCK and data[match.end() - 1] == 0x03)
+                if depth > nesting:
+                    nesting = depth
+                    if nesting > nesting_limit:
+                        break
+                if kind == _TYPED_BLOCK:
+                    break
+            elif kind == _BR_TABLE:
+                break
+            elif match.end() == match.start():
+                raise _unreadable(data, match.end(), end, name)
+        position = match.end()
+        if depth < 0 or nesting > nesting_limit:
+            break
+        reader = Reader(data, position, end)
+        if kind == _TYPED_BLOCK:
+            results = max(results, _typed_block(reader, types, name))
         elif kind == _BR_TABLE:
-            reader = Reader(data, position, end)
             entries += _br_table(reader)
-            position = reader.position
-        elif kind == _OTHER and position == before:
-            raise _unreadable(data, position, end, name)
+        position = reader.position
     counts = BodyCounts(loops, blocks, entries, nesting, results)
     if position != end and nesting <= nesting_limit:
         raise ModuleRejected("function_end", f"{name} ends before the size of its body says", name=name)

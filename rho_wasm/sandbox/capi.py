@@ -2,13 +2,12 @@
 
 The public wrappers will not do for calls into a guest: they keep the exception of a host callback in one global of the
 process (with 8 threads, 2 % of the calls raised another thread's exception), look up one export by making all of them
-(quadratic), and know neither the timer nor the epoch callback. The objects handed round are the public ones.
+(quadratic), and do not know the epoch callback. The objects handed round are the public ones.
 """
 
 from __future__ import annotations
 
 import ctypes
-import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -20,19 +19,17 @@ from rho_wasm.sandbox.config import EngineConfig
 
 __all__ = [
     "MAX_FRAMES",
-    "EpochTimer",
     "Frame",
     "GuestFault",
     "HostCalls",
     "Instance",
     "Trampolines",
-    "fault_handler_is_ours",
     "fuel_left",
+    "leaked_ticks",
     "library_path",
     "make_engine",
     "memory_span",
     "raise_epoch",
-    "segv_handler",
 ]
 
 MAX_FRAMES = 32
@@ -42,17 +39,57 @@ _NAME_BYTES = 512
 _MESSAGE_BYTES = 2_000
 
 ffi: Any = _ffi
-_LIBC: Any = ctypes.CDLL(None, use_errno=True)
-_HOST_CALLBACK: Any = ffi.wasmtime_func_callback_t
-_FINALIZER: Any = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-_EPOCH_CALLBACK: Any = ctypes.CFUNCTYPE(
-    ctypes.c_size_t,
-    ctypes.POINTER(ffi.wasmtime_context_t),
-    ctypes.c_void_p,
-    ctypes.POINTER(ctypes.c_uint64),
-    ctypes.POINTER(ctypes.c_uint8),
-)
-_KINDS = {"i32": 0, "i64": 1}
+_P = ctypes.c_void_p
+_SIZE = ctypes.c_size_t
+
+# Calls that run a guest let go of the interpreter lock. All others keep it: they take less than a microsecond, and
+# with busy threads around each letting go would mean up to 5 ms a thread until the lock is back.
+_LONG: Any = ctypes.CDLL(str(ffi.filename))
+_SHORT: Any = ctypes.PyDLL(str(ffi.filename))
+
+
+def _function(library: Any, name: str, result: Any, *arguments: Any) -> Any:
+    function = library[name]  # A new object each time: the prototypes of the public API stay as they are.
+    function.restype = result
+    function.argtypes = arguments
+    return function
+
+
+_call = _function(_LONG, "wasmtime_func_call", _P, _P, _P, _P, _SIZE, _P, _SIZE, _P)
+_instantiate = _function(_LONG, "wasmtime_instance_pre_instantiate", _P, _P, _P, _P, _P)
+_caller_context = _function(_SHORT, "wasmtime_caller_context", _P, _P)
+_define = _function(_SHORT, "wasmtime_linker_define_func", _P, _P, _P, _SIZE, _P, _SIZE, _P, _P, _P, _P)
+_engine_clone = _function(_SHORT, "wasmtime_engine_clone", _P, _P)
+_error_delete = _function(_SHORT, "wasmtime_error_delete", None, _P)
+_error_message = _function(_SHORT, "wasmtime_error_message", None, _P, _P)
+_error_new = _function(_SHORT, "wasmtime_error_new", _P, ctypes.c_char_p)
+_error_trace = _function(_SHORT, "wasmtime_error_wasm_trace", None, _P, _P)
+_export = _function(_SHORT, "wasmtime_instance_export_get", ctypes.c_bool, _P, _P, ctypes.c_char_p, _SIZE, _P)
+_frame_name = _function(_SHORT, "wasmtime_frame_func_name", _P, _P)
+_frame_number = _function(_SHORT, "wasm_frame_func_index", ctypes.c_uint32, _P)
+_frame_offset = _function(_SHORT, "wasm_frame_func_offset", _SIZE, _P)
+_frames_delete = _function(_SHORT, "wasm_frame_vec_delete", None, _P)
+_get_data = _function(_SHORT, "wasmtime_context_get_data", _P, _P)
+_get_fuel = _function(_SHORT, "wasmtime_context_get_fuel", _P, _P, _P)
+_get_global = _function(_SHORT, "wasmtime_global_get", None, _P, _P, _P)
+_increment_epoch = _function(_SHORT, "wasmtime_engine_increment_epoch", None, _P)
+_memory_data = _function(_SHORT, "wasmtime_memory_data", _P, _P, _P)
+_memory_size = _function(_SHORT, "wasmtime_memory_data_size", _SIZE, _P, _P)
+_on_epoch = _function(_SHORT, "wasmtime_store_epoch_deadline_callback", None, _P, _P, _P, _P)
+_set_data = _function(_SHORT, "wasmtime_context_set_data", None, _P, _P)
+_set_epoch = _function(_SHORT, "wasmtime_context_set_epoch_deadline", None, _P, ctypes.c_uint64)
+_set_fuel = _function(_SHORT, "wasmtime_context_set_fuel", _P, _P, ctypes.c_uint64)
+_set_limits = _function(_SHORT, "wasmtime_store_limiter", None, _P, *(ctypes.c_int64,) * 5)
+_store_context = _function(_SHORT, "wasmtime_store_context", _P, _P)
+_trap_code = _function(_SHORT, "wasmtime_trap_code", ctypes.c_bool, _P, _P)
+_trap_delete = _function(_SHORT, "wasm_trap_delete", None, _P)
+_trap_new = _function(_SHORT, "wasmtime_trap_new", _P, ctypes.c_char_p, _SIZE)
+_trap_trace = _function(_SHORT, "wasm_trap_trace", None, _P, _P)
+_vec_delete = _function(_SHORT, "wasm_byte_vec_delete", None, _P)
+
+_HOST_CALLBACK: Any = ctypes.CFUNCTYPE(_P, _P, _P, _P, _SIZE, _P, _SIZE)
+_EPOCH_CALLBACK: Any = ctypes.CFUNCTYPE(_P, _P, _P, ctypes.POINTER(ctypes.c_uint64), ctypes.POINTER(ctypes.c_uint8))
+_I32, _I64 = 0, 1
 _FUNC, _GLOBAL, _MEMORY = 0, 1, 3
 _CONTINUE = 0
 
@@ -73,7 +110,7 @@ def make_engine(config: EngineConfig) -> wasmtime.Engine:
 def raise_epoch(engine: wasmtime.Engine, ticks: int) -> None:
     """Moves the epoch on at once, so that every guest that runs asks its epoch callback now."""
     for _ in range(ticks):
-        ffi.wasmtime_engine_increment_epoch(engine.ptr())
+        _increment_epoch(engine.ptr())
 
 
 class Frame(NamedTuple):
@@ -94,10 +131,10 @@ class GuestFault(Exception):
         self.frames = frames
 
 
-def fuel_left(context: Any) -> int:
+def fuel_left(context: int) -> int:
     """Fuel that the store has left."""
     left = ctypes.c_uint64()
-    _check(ffi.wasmtime_context_get_fuel(context, ctypes.byref(left)))
+    _check(_get_fuel(context, ctypes.byref(left)))
     return left.value
 
 
@@ -105,51 +142,60 @@ class Instance:
     """One instance of a module in a store of its own, and calls into it.
 
     ``call_id`` is what host functions and the epoch callback find the call by: a number, because an object that the
-    store keeps alive and that reaches the store would keep both alive for ever.
+    store keeps alive and that reaches the store would keep both alive for ever. The store asks at its first tick.
     """
 
     __slots__ = ("_instance", "context")
 
-    def __init__(self, store: wasmtime.Store, *, call_id: int, trampolines: Trampolines) -> None:
-        self.context = ffi.wasmtime_store_context(store.ptr())
+    def __init__(
+        self,
+        store: wasmtime.Store,
+        *,
+        call_id: int,
+        trampolines: Trampolines,
+        fuel: int,
+        memory_bytes: int,
+        table_elements: int,
+    ) -> None:
+        pointer = store.ptr()
+        self.context: int = _store_context(pointer)
         self._instance = ffi.wasmtime_instance_t()
-        ffi.wasmtime_context_set_data(self.context, call_id)
-        ffi.wasmtime_store_epoch_deadline_callback(store.ptr(), trampolines.epoch, call_id, _FINALIZER())
+        _set_data(self.context, call_id)
+        _on_epoch(pointer, trampolines.epoch, call_id, None)
+        _set_epoch(self.context, 1)
+        _set_limits(pointer, memory_bytes, table_elements, 1, 1, 1)
+        _check(_set_fuel(self.context, fuel))
 
     def instantiate(self, pre: wasmtime.InstancePre) -> None:
         """Raises :class:`GuestFault` if memories or tables are over the store's limits, or a segment does not fit."""
-        trap = ctypes.POINTER(ffi.wasm_trap_t)()
-        error = ffi.wasmtime_instance_pre_instantiate(
-            pre.ptr(), self.context, ctypes.byref(self._instance), ctypes.byref(trap)
-        )
-        _raise_fault(error, trap)
+        trap = _P()
+        error = _instantiate(pre.ptr(), self.context, ctypes.byref(self._instance), ctypes.byref(trap))
+        _raise_fault(error, trap.value)
 
     def function(self, name: str) -> Any | None:
         """The exported function ``name``, None if there is none."""
-        item = self._export(name)
-        return item.of.func if item is not None and item.kind == _FUNC else None
+        item = self._exported(name, _FUNC)
+        return item and item.func
 
     def memory(self, name: str) -> Any | None:
         """The exported memory ``name``, None if there is none."""
-        item = self._export(name)
-        return item.of.memory if item is not None and item.kind == _MEMORY else None
+        item = self._exported(name, _MEMORY)
+        return item and item.memory
 
     def flag(self, name: str) -> bool:
         """Whether the exported i32 global ``name`` is there and not 0."""
-        item = self._export(name)
-        if item is None or item.kind != _GLOBAL:
+        item = self._exported(name, _GLOBAL)
+        if item is None:
             return False
         value = ffi.wasmtime_val_t()
-        ffi.wasmtime_global_get(self.context, ctypes.byref(item.of.global_), ctypes.byref(value))
+        _get_global(self.context, ctypes.byref(item.global_), ctypes.byref(value))
         return bool(value.of.i32)
 
-    def _export(self, name: str) -> Any | None:
+    def _exported(self, name: str, kind: int) -> Any | None:
         raw = name.encode()
         item = ffi.wasmtime_extern_t()
-        found = ffi.wasmtime_instance_export_get(
-            self.context, ctypes.byref(self._instance), raw, len(raw), ctypes.byref(item)
-        )
-        return item if found else None
+        found = _export(self.context, ctypes.byref(self._instance), raw, len(raw), ctypes.byref(item))
+        return item.of if found and item.kind == kind else None
 
     def call(self, function: Any, *arguments: int, answers: bool) -> int:
         """Calls with i32 arguments; answers the integer result, 0 where the function has none.
@@ -158,33 +204,32 @@ class Instance:
         """
         given = (ffi.wasmtime_val_t * len(arguments))()
         for value, argument in zip(given, arguments, strict=True):
-            value.kind = 0
+            value.kind = _I32
             value.of.i32 = argument
         results = (ffi.wasmtime_val_t * int(answers))()
-        trap = ctypes.POINTER(ffi.wasm_trap_t)()
-        error = ffi.wasmtime_func_call(
+        trap = _P()
+        error = _call(
             self.context, ctypes.byref(function), given, len(given), results, len(results), ctypes.byref(trap)
         )
-        _raise_fault(error, trap)
+        _raise_fault(error, trap.value)
         if not answers:
             return 0
-        return int(results[0].of.i64 if results[0].kind == _KINDS["i64"] else results[0].of.i32)
+        return int(results[0].of.i64 if results[0].kind == _I64 else results[0].of.i32)
 
 
-def memory_span(context: Any, memory: Any) -> tuple[int, int]:
+def memory_span(context: int, memory: Any) -> tuple[int, int]:
     """Where a memory lies in this process, and its size in bytes. True until the guest runs again."""
-    base = ffi.wasmtime_memory_data(context, ctypes.byref(memory))
-    size = int(ffi.wasmtime_memory_data_size(context, ctypes.byref(memory)))
-    return ctypes.cast(base, ctypes.c_void_p).value or 0, size
+    reference = ctypes.byref(memory)
+    return _memory_data(context, reference) or 0, _memory_size(context, reference)
 
 
 class HostCalls(Protocol):
     """What the trampolines ask: the calls that run, found by their ids."""
 
-    def host_call(self, call_id: int, context: Any, index: int, arguments: Sequence[int]) -> int | None:
+    def host_call(self, call_id: int, context: int, index: int, arguments: Sequence[int]) -> int | None:
         """One call of the host function ``index``."""
 
-    def epoch(self, call_id: int, context: Any) -> int:
+    def epoch(self, call_id: int, context: int) -> int:
         """In how many ticks to ask again. Raises to stop the guest."""
 
     def failed(self, call_id: int, error: BaseException) -> None:
@@ -218,183 +263,90 @@ class Trampolines:
         kinds = {"i32": wasmtime.ValType.i32, "i64": wasmtime.ValType.i64}
         signature = wasmtime.FuncType([kinds[each]() for each in params], [kinds[each]() for each in results])
         module_name, function_name = module.encode(), name.encode()
-        _check(
-            ffi.wasmtime_linker_define_func(
-                linker.ptr(),
-                module_name,
-                len(module_name),
-                function_name,
-                len(function_name),
-                signature.ptr(),
-                self.host,
-                index,
-                _FINALIZER(),
-            )
-        )
+        target = (module_name, len(module_name), function_name, len(function_name))
+        _check(_define(linker.ptr(), *target, signature.ptr(), self.host, index, None))
 
-    def _host(self, index: int | None, caller: Any, params: Any, count: int, results: Any, wanted: int) -> int:
+    def _host(
+        self, index: int | None, caller: int, params: int | None, count: int, results: int | None, wanted: int
+    ) -> int | None:
         call_id = 0
         try:
-            context = ffi.wasmtime_caller_context(caller)
-            call_id = ffi.wasmtime_context_get_data(context) or 0
-            arguments = [params[n].of.i64 if params[n].kind else params[n].of.i32 for n in range(count)]
+            context = _caller_context(caller)
+            call_id = _get_data(context) or 0
+            values = (ffi.wasmtime_val_t * count).from_address(params) if count else ()
+            arguments = [value.of.i64 if value.kind else value.of.i32 for value in values]
             answer = self._calls.host_call(call_id, context, index or 0, arguments)
             if wanted:
                 # Every result of the ABI is an i32; anything but an int is a bug of the host function.
-                results[0].kind = _KINDS["i32"]
-                results[0].of.i32 = answer
+                result = ffi.wasmtime_val_t.from_address(results)
+                result.kind = _I32
+                result.of.i32 = answer
         except BaseException as error:
             self._calls.failed(call_id, error)
-            return _address(ffi.wasmtime_trap_new(b"rho", 3))
-        return 0
+            return int(_trap_new(b"rho", 3))
+        return None
 
-    def _epoch(self, context: Any, call_id: int | None, delta: Any, kind: Any) -> int:
+    def _epoch(self, context: int, call_id: int | None, delta: Any, kind: Any) -> int | None:
         try:
             kind[0] = _CONTINUE
             delta[0] = self._calls.epoch(call_id or 0, context)
         except BaseException as error:
             self._calls.failed(call_id or 0, error)
-            return _address(ffi.wasmtime_error_new(b"rho"))
-        return 0
+            return int(_error_new(b"rho"))
+        return None
 
 
-def _address(pointer: Any) -> int:
-    return int(ctypes.cast(pointer, ctypes.c_void_p).value or 0)
-
-
-def _check(error: Any) -> None:
+def _check(error: int | None) -> None:
     """Raises what a call answered that has nothing to do with a guest's code."""
     if error:
         raise RuntimeError(_take_error(error).message)
 
 
-def _raise_fault(error: Any, trap: Any) -> None:
+def _raise_fault(error: int | None, trap: int | None) -> None:
     if error:
         raise _take_error(error)
     if trap:
         code = ctypes.c_uint8()
-        known = ffi.wasmtime_trap_code(trap, ctypes.byref(code))
+        known = _trap_code(trap, ctypes.byref(code))
         frames = ffi.wasm_frame_vec_t()
-        ffi.wasm_trap_trace(trap, ctypes.byref(frames))
+        _trap_trace(trap, ctypes.byref(frames))
         fault = GuestFault(code.value if known else None, "", _take_frames(frames))
-        ffi.wasm_trap_delete(trap)
+        _trap_delete(trap)
         raise fault
 
 
-def _take_error(error: Any) -> GuestFault:
+def _take_error(error: int) -> GuestFault:
     message = ffi.wasm_byte_vec_t()
-    ffi.wasmtime_error_message(error, ctypes.byref(message))
+    _error_message(error, ctypes.byref(message))
     text = ctypes.string_at(message.data, min(message.size, _MESSAGE_BYTES)).decode("utf-8", "replace")
-    ffi.wasm_byte_vec_delete(ctypes.byref(message))
+    _vec_delete(ctypes.byref(message))
     frames = ffi.wasm_frame_vec_t()
-    ffi.wasmtime_error_wasm_trace(error, ctypes.byref(frames))
+    _error_trace(error, ctypes.byref(frames))
     fault = GuestFault(None, text, _take_frames(frames))
-    ffi.wasmtime_error_delete(error)
+    _error_delete(error)
     return fault
 
 
 def _take_frames(frames: Any) -> tuple[Frame, ...]:
     read = tuple(_frame(frames.data[n]) for n in range(min(frames.size, MAX_FRAMES)))
-    ffi.wasm_frame_vec_delete(ctypes.byref(frames))
+    _frames_delete(ctypes.byref(frames))
     return read
 
 
 def _frame(frame: Any) -> Frame:
-    name = ffi.wasmtime_frame_func_name(frame)
+    name = _frame_name(frame)
     text = None
     if name:
-        raw = name.contents
+        raw = ffi.wasm_byte_vec_t.from_address(name)
         text = ctypes.string_at(raw.data, min(raw.size, _NAME_BYTES)).decode("utf-8", "replace")
-    return Frame(text, ffi.wasm_frame_func_index(frame), ffi.wasm_frame_func_offset(frame))
+    return Frame(text, _frame_number(frame), _frame_offset(frame))
 
 
-class _SigEvent(ctypes.Structure):
-    """``struct sigevent`` of Linux on 64 bits (glibc and musl), for SIGEV_THREAD."""
+def leaked_ticks(engine: wasmtime.Engine) -> tuple[int, int]:
+    """``wasmtime_engine_increment_epoch`` and what to call it with, as addresses for a timer.
 
-    _fields_ = (
-        ("value", ctypes.c_void_p),
-        ("signo", ctypes.c_int),
-        ("notify", ctypes.c_int),
-        ("function", ctypes.c_void_p),
-        ("attributes", ctypes.c_void_p),
-        ("padding", ctypes.c_char * 32),
-    )
-
-
-class _TimerSpec(ctypes.Structure):
-    """``struct itimerspec``: interval, then first expiry, in seconds and nanoseconds."""
-
-    _fields_ = (
-        ("interval_s", ctypes.c_long),
-        ("interval_ns", ctypes.c_long),
-        ("first_s", ctypes.c_long),
-        ("first_ns", ctypes.c_long),
-    )
-
-
-class EpochTimer:
-    """A POSIX timer whose function is ``wasmtime_engine_increment_epoch`` itself: no tick needs the interpreter lock.
-
-    A Python thread as ticker starves: with 4 busy threads a deadline of 200 ms held after 2,700 ms. Linux only.
-    Raises OSError where a timer cannot be had.
+    The engine that it names is a clone that is never deleted, on purpose: a notification that is on its way when the
+    timer is deleted must find it alive, and nothing tells when the last one has come. It keeps 3 KiB.
     """
-
-    __slots__ = ("_id", "_period_ns")
-
-    def __init__(self, engine: wasmtime.Engine, *, period_ms: float) -> None:
-        monotonic, sigev_thread = 1, 2
-        self._period_ns = round(period_ms * 1e6)
-        self._id = ctypes.c_void_p()
-        # The clone is never deleted, on purpose: a notification that is on its way when the timer is deleted must
-        # find the engine alive, and nothing tells when the last one has come. It keeps 3 KiB.
-        clone = ffi.wasmtime_engine_clone(engine.ptr())
-        tick = ctypes.cast(ffi.dll.wasmtime_engine_increment_epoch, ctypes.c_void_p)
-        event = _SigEvent(value=_address(clone), notify=sigev_thread, function=tick)
-        self._checked(_LIBC.timer_create(monotonic, ctypes.byref(event), ctypes.byref(self._id)))
-
-    def arm(self) -> None:
-        self._set(self._period_ns)
-
-    def disarm(self) -> None:
-        self._set(0)
-
-    def close(self) -> None:
-        self._checked(_LIBC.timer_delete(self._id))
-
-    def _set(self, period_ns: int) -> None:
-        spec = _TimerSpec(interval_ns=period_ns, first_ns=period_ns)
-        self._checked(_LIBC.timer_settime(self._id, 0, ctypes.byref(spec), None))
-
-    @staticmethod
-    def _checked(result: int) -> None:
-        if result != 0:
-            raise OSError(ctypes.get_errno(), "a POSIX timer failed")
-
-
-class _DlInfo(ctypes.Structure):
-    _fields_ = (
-        ("file", ctypes.c_char_p),
-        ("base", ctypes.c_void_p),
-        ("symbol", ctypes.c_char_p),
-        ("address", ctypes.c_void_p),
-    )
-
-
-def segv_handler() -> int:
-    """The address of this process's handler of SIGSEGV, 0 for none. It is the first field of ``struct sigaction``."""
-    action = (ctypes.c_void_p * 32)()
-    sigsegv = 11
-    if _LIBC.sigaction(sigsegv, None, ctypes.byref(action)) != 0:
-        return 0
-    return action[0] or 0
-
-
-def fault_handler_is_ours() -> bool:
-    """True if wasmtime's own handler answers the faults of guests now."""
-    if sys.platform == "darwin":
-        return True  # There wasmtime listens on a Mach port, which faulthandler does not touch.
-    handler = segv_handler()
-    info = _DlInfo()
-    if handler == 0 or not _LIBC.dladdr(ctypes.c_void_p(handler), ctypes.byref(info)):
-        return False
-    return bool(info.file == library_path().encode())
+    function = ctypes.cast(_LONG.wasmtime_engine_increment_epoch, _P).value
+    return int(function or 0), int(_engine_clone(engine.ptr()))

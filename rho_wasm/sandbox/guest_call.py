@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import wasmtime
 
+from rho_wasm.results import CallLog
 from rho_wasm.sandbox.abi import ALLOC, CALL, INITIALIZE, MEMORY
 from rho_wasm.sandbox.capi import GuestFault, Instance, fuel_left, memory_span
 from rho_wasm.sandbox.faults import CallFailed, explain, out_of_memory, stopped
@@ -16,6 +17,7 @@ from rho_wasm.sandbox.imports import HostFunction
 from rho_wasm.sandbox.memory import GuestMemory, OutOfBounds, span
 from rho_wasm.sandbox.state import CallState, GuestTrap
 from rho_wasm.sandbox.ticker import PERIOD_MS
+from rho_wasm.sandbox.virtual import SeededRandom
 from rho_wasm.sandbox.watch import GROW_REFUSED
 
 if TYPE_CHECKING:
@@ -26,8 +28,8 @@ __all__ = ["HOST_BYTE_FUEL", "HOST_CALL_FUEL", "MAX_TICKS", "GuestCall"]
 MAX_TICKS = 10
 """A guest asks at least every 50 ms whether to go on. Asking takes the interpreter lock, which others may hold."""
 
-HOST_CALL_FUEL = 5_000
-"""Of each host call: it costs about 5 µs in Python, as long as 5,000 units of a guest's own."""
+HOST_CALL_FUEL = 10_000
+"""Of each host call: it costs about 10 µs in Python, as long as 10,000 units of a guest's own."""
 HOST_BYTE_FUEL = 10
 """Of each byte that a host call reads or writes: copied, decoded, made inert."""
 
@@ -40,7 +42,8 @@ class GuestCall:
     def __init__(self, runtime: Runtime, pre: wasmtime.InstancePre, state: CallState, *, deadline_ms: float) -> None:
         self.state = state
         self.ended = threading.Event()
-        """Set when nothing of the guest is left."""
+        """Set when nothing of the guest is left, and the call's thread is done with it."""
+        self.log = CallLog()
         self.fuel_used = 0
         """What the guest's instructions and host calls cost, at most ``Limits.fuel``."""
         self.guest_ms = 0.0
@@ -63,6 +66,7 @@ class GuestCall:
 
         Raises :class:`CallFailed`, or what a host function raised that is no :class:`GuestTrap`.
         """
+        self.state.random = SeededRandom(request)
         began, cpu_began = time.monotonic(), time.thread_time()
         self._ends_at = began + self._deadline_s
         try:
@@ -77,20 +81,22 @@ class GuestCall:
         finally:
             self.guest_ms = (time.monotonic() - began) * 1000
             self.guest_cpu_ms = (time.thread_time() - cpu_began) * 1000
-            self.ended.set()
+
+    def finish(self) -> None:
+        """The last thing that the call's thread does: makes the log inert, and tells who waits for the end."""
+        self.log = self.state.log.finish()
+        self.ended.set()
 
     def _in_store(self, store: wasmtime.Store, call_id: int, request: bytes) -> bytes:
         limits = self.state.limits
-        store.set_limits(
-            memory_size=limits.memory_bytes,
+        instance = Instance(
+            store,
+            call_id=call_id,
+            trampolines=self._runtime.trampolines,
+            fuel=limits.fuel,
+            memory_bytes=limits.memory_bytes,
             table_elements=limits.table_elements,
-            instances=1,
-            tables=1,
-            memories=1,
         )
-        store.set_fuel(limits.fuel)
-        store.set_epoch_deadline(1)
-        instance = Instance(store, call_id=call_id, trampolines=self._runtime.trampolines)
         entered = False
         try:
             self.ask(instance.context)
@@ -143,7 +149,7 @@ class GuestCall:
             raise CallFailed("bad_answer", f"{who} answered {error}") from None
         return GuestMemory(base, size)
 
-    def ask(self, context: Any) -> int:
+    def ask(self, context: int) -> int:
         """In how many ticks to ask again. Raises :class:`GuestTrap` if the guest must end now.
 
         The monotonic clock decides. Half of what is left is waited for, so ticks that come late cost little.
@@ -157,7 +163,7 @@ class GuestCall:
             raise GuestTrap("out_of_fuel", limit="fuel", value=self.state.limits.fuel)
         return max(1, min(MAX_TICKS, int(left_ms / 2 / PERIOD_MS)))
 
-    def host_call(self, function: HostFunction, context: Any, arguments: Sequence[int]) -> int | None:
+    def host_call(self, function: HostFunction, context: int, arguments: Sequence[int]) -> int | None:
         """Runs a host function for the guest and charges it. Raises what it raises."""
         memory = GuestMemory(*memory_span(context, self._memory))
         answer = function.call(self.state, memory, *arguments)
@@ -173,5 +179,5 @@ class GuestCall:
         else:
             self.state.error = self.state.error or error
 
-    def _spent(self, context: Any) -> int:
+    def _spent(self, context: int) -> int:
         return self.state.limits.fuel - fuel_left(context) + self.state.charged

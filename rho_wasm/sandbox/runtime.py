@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import wasmtime
 
@@ -13,10 +12,10 @@ from rho_wasm.errors import Closed, ModuleRejected
 from rho_wasm.limits import HostLimits
 from rho_wasm.sandbox import imports, wasi
 from rho_wasm.sandbox.abi import EXPORT_TYPES, MEMORY, REQUIRED_EXPORTS
-from rho_wasm.sandbox.capi import Trampolines, fault_handler_is_ours, make_engine, raise_epoch
+from rho_wasm.sandbox.capi import Trampolines, make_engine, raise_epoch
 from rho_wasm.sandbox.config import EngineConfig, guest_config
 from rho_wasm.sandbox.guest_call import MAX_TICKS, GuestCall
-from rho_wasm.sandbox.signals import FaultGuard, enable_before_engine
+from rho_wasm.sandbox.signals import FaultGuard, enable_before_engine, wasmtime_answers
 from rho_wasm.sandbox.ticker import Ticker, TickerKind
 
 __all__ = ["Runtime"]
@@ -83,10 +82,10 @@ class Runtime:
         if not self._closed:
             raise_epoch(self.engine, MAX_TICKS)
 
-    def host_call(self, call_id: int, context: Any, index: int, arguments: Sequence[int]) -> int | None:
+    def host_call(self, call_id: int, context: int, index: int, arguments: Sequence[int]) -> int | None:
         return self._calls[call_id].host_call(_FUNCTIONS[index], context, arguments)
 
-    def epoch(self, call_id: int, context: Any) -> int:
+    def epoch(self, call_id: int, context: int) -> int:
         return self._calls[call_id].ask(context)
 
     def failed(self, call_id: int, error: BaseException) -> None:
@@ -106,7 +105,7 @@ def _make(limits: HostLimits) -> tuple[EngineConfig, wasmtime.Engine]:
     signals = enable_before_engine()
     config = guest_config(stack_bytes=limits.guest_stack_bytes, signals_based_traps=signals)
     engine = make_engine(config)
-    if not signals or fault_handler_is_ours():
+    if not signals or wasmtime_answers():
         return config, engine
     # faulthandler was enabled after somebody else's engine: the handler is not wasmtime's, and will not be again.
     engine.close()

@@ -11,18 +11,24 @@ from __future__ import annotations
 import faulthandler
 import os
 
-from rho_wasm.sandbox import capi
+from rho_wasm.sandbox.capi import library_path
 from rho_wasm.sandbox.config import EngineConfig
+from rho_wasm.sandbox.posix import fault_handler, handled_by
 from rho_wasm.sandbox.state import GuestTrap
 
-__all__ = ["FaultGuard", "enable_before_engine"]
+__all__ = ["FaultGuard", "enable_before_engine", "wasmtime_answers"]
+
+
+def wasmtime_answers() -> bool:
+    """Whether wasmtime's own handler answers faults in this process now."""
+    return handled_by(library_path())
 
 
 def enable_before_engine() -> bool:
     """Enables faulthandler unless it is, and answers whether guests may rely on signals. Call it before an engine."""
     if faulthandler.is_enabled():
         return True
-    if capi.fault_handler_is_ours():
+    if wasmtime_answers():
         # An engine was made before faulthandler: enabling it now would break that engine, whoever owns it.
         return False
     try:
@@ -39,14 +45,14 @@ class FaultGuard:
 
     def __init__(self, config: EngineConfig) -> None:
         self._process = os.getpid()
-        self._handler = capi.segv_handler() if config["signals_based_traps"] else None
+        self._handler = fault_handler() if config["signals_based_traps"] else None
 
     def check(self) -> None:
         """Raises :class:`GuestTrap` (``capability_fault``, the host's) where running a guest could kill the process."""
         if os.getpid() != self._process:
             # Timers are not inherited: nothing would stop a guest at its deadline.
             raise GuestTrap("capability_fault", "this process was forked: make a Sandbox of its own in it")
-        if self._handler is not None and capi.segv_handler() != self._handler:
+        if self._handler is not None and fault_handler() != self._handler:
             raise GuestTrap(
                 "capability_fault",
                 "the handler of SIGSEGV was replaced after the sandbox was made (faulthandler.disable?), "

@@ -71,7 +71,7 @@ class CallState:
         self.log = LogBuffer(limits.log_bytes)
         self.clock = VirtualClock()
         self.random = SeededRandom(seed)
-        """Seeded with the request, so that a call without grants is a pure function of it."""
+        """Seeded anew with the request when the call begins, so that a call without grants is a pure function of it."""
         self.declared = declared
         """The capabilities that the manifest declares: a ceiling."""
         self.capabilities = capabilities

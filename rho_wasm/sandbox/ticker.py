@@ -14,7 +14,8 @@ from typing import Literal, Protocol, TypeAlias
 
 import wasmtime
 
-from rho_wasm.sandbox.capi import EpochTimer
+from rho_wasm.sandbox.capi import leaked_ticks
+from rho_wasm.sandbox.posix import FunctionTimer
 
 __all__ = ["PERIOD_MS", "ThreadTimer", "Ticker", "TickerKind"]
 
@@ -68,8 +69,11 @@ class Ticker:
         self._closed = False
         self.kind: TickerKind = kind or ("timer" if sys.platform == "linux" else "thread")
         """``timer`` needs no interpreter lock, ``thread`` does."""
-        maker = EpochTimer if self.kind == "timer" else ThreadTimer
-        self._timer: _Timer = maker(engine, period_ms=PERIOD_MS)
+        self._timer: _Timer
+        if self.kind == "timer":
+            self._timer = FunctionTimer(*leaked_ticks(engine), period_ms=PERIOD_MS)
+        else:
+            self._timer = ThreadTimer(engine, period_ms=PERIOD_MS)
 
     @property
     def armed(self) -> bool:

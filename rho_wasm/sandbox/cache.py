@@ -1,0 +1,298 @@
+"""Native code kept on disk between processes, and never believed unless this host wrote it.
+
+Native code is run as it is, so whoever can put a file here could run code in the host (8 flipped bits in a cached
+artifact: 9 of 40 died by a signal, 17 ran altered in silence). Therefore every entry carries an HMAC-SHA256 under a key
+that lies elsewhere, folder and files must belong to this user and to nobody else, and the bytes that were verified are
+the very bytes that are handed to wasmtime: they are read once, into memory of this process. Mapping the file itself
+would share pages between processes, but what was verified could be changed before it runs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import importlib.metadata
+import os
+import platform
+import secrets
+import stat
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from rho_wasm.limits import HostLimits
+from rho_wasm.sandbox.capi import library_path
+from rho_wasm.sandbox.config import EngineConfig
+from rho_wasm.sandbox.watch import VERSION as WATCH_VERSION
+
+__all__ = ["CacheStatistics", "NativeCache", "native_key"]
+
+_MAGIC = b"rho_wasm native 1\n"
+_MAC_BYTES = 32
+_KEY_BYTES = 32
+_SUFFIX = ".native"
+_TEMPORARY = ".part"
+_STALE_S = 3600
+"""A half-written file this old was left by a process that died."""
+
+
+def native_key(sha256: str, config: EngineConfig) -> str:
+    """The name of a module's native code: the module, what made the code, and what it needs to run (hex)."""
+    parts = ("1", sha256, str(WATCH_VERSION), _wasmtime(), platform.machine(), _processor(), config.as_json())
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def _wasmtime() -> str:
+    """Which wasmtime: its version, and the size of its library, for builds that share a version."""
+    return f"{importlib.metadata.version('wasmtime')} {Path(library_path()).stat().st_size}"
+
+
+def _processor() -> str:
+    """What this processor can do. wasmtime compiles for it, and refuses the code on one that can do less."""
+    if sys.platform != "linux":
+        return platform.processor()
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return platform.processor()
+    for line in text.splitlines():
+        name, _, value = line.partition(":")
+        if name.strip() in ("flags", "Features"):
+            return " ".join(sorted(value.split()))
+    return platform.processor()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheStatistics:
+    """``state`` is ``on``, or ``off: `` and why: then every process compiles for itself."""
+
+    state: str
+    hits: int
+    misses: int
+    stored: int
+    rejected: int
+    """Entries that failed a check; they were deleted."""
+
+
+class _Refused(Exception):
+    """A file that must not be believed."""
+
+
+class NativeCache:
+    """A folder of native code, shared by any number of processes of one user. Thread-safe; its methods block on disk.
+
+    ``key_path`` is the file of the host key, made at first use (0600), outside ``folder``. Entries beyond
+    ``max_bytes`` are let go, the least recently used first. Nothing here raises for what is on the disk: a cache that
+    cannot be read or written is off, and says so in :meth:`statistics`.
+    """
+
+    def __init__(
+        self, folder: str | Path, key_path: str | Path, max_bytes: int = HostLimits().compiled_cache_bytes
+    ) -> None:
+        self.folder = Path(folder)
+        self.key_path = Path(key_path)
+        if self.key_path.resolve().is_relative_to(self.folder.resolve()):
+            raise ValueError("the host key lies outside the cache: whoever may write the one must not have the other")
+        self.max_bytes = max_bytes
+        self._lock = threading.Lock()
+        self._key: bytes | None = None
+        self._off = ""
+        self._hits = self._misses = self._stored = self._rejected = 0
+
+    @classmethod
+    def default(
+        cls,
+        *,
+        environment: Mapping[str, str] | None = None,
+        max_bytes: int = HostLimits().compiled_cache_bytes,
+    ) -> Self:
+        """``RHO_WASM_CACHE`` or ``rho_wasm/native`` in the user's cache folder (XDG); the key in the state folder."""
+        given = os.environ if environment is None else environment
+        home = Path(given.get("HOME") or Path.home())
+        caches = Path(given.get("XDG_CACHE_HOME") or home / ".cache")
+        states = Path(given.get("XDG_STATE_HOME") or home / ".local" / "state")
+        folder = Path(given["RHO_WASM_CACHE"]) if given.get("RHO_WASM_CACHE") else caches / "rho_wasm" / "native"
+        return cls(folder, states / "rho_wasm" / "host.key", max_bytes)
+
+    def statistics(self) -> CacheStatistics:
+        with self._lock:
+            return CacheStatistics(
+                state=f"off: {self._off}" if self._off else "on",
+                hits=self._hits,
+                misses=self._misses,
+                stored=self._stored,
+                rejected=self._rejected,
+            )
+
+    def load(self, key: str) -> bytes | None:
+        """The native code under ``key``, verified, or None. An entry that fails a check is deleted."""
+        path = self._path(key)
+        try:
+            secret = self._ready()
+            data = _read_own(path)
+            if not hmac.compare_digest(data[len(_MAGIC) :][:_MAC_BYTES], _mac(secret, key, data)):
+                raise _Refused("its content is not what this host wrote")
+        except FileNotFoundError:
+            self._count_miss()
+            return None
+        except _Refused:
+            with self._lock:
+                self._rejected += 1
+            self.discard(key)
+            self._count_miss()
+            return None
+        except OSError as error:
+            self._turn_off(error)
+            self._count_miss()
+            return None
+        with self._lock:
+            self._hits += 1
+        _touch(path)
+        return data[len(_MAGIC) + _MAC_BYTES :]
+
+    def store(self, key: str, native: bytes) -> None:
+        """Keeps ``native``. A file appears under its name only whole: it is synced before it is renamed."""
+        if len(native) > self.max_bytes:
+            return
+        try:
+            secret = self._ready()
+            head = _MAGIC + bytes(_MAC_BYTES)
+            _write(self._path(key), _MAGIC + _mac(secret, key, head + native) + native)
+            self._shrink()
+        except OSError as error:
+            self._turn_off(error)
+            return
+        with self._lock:
+            self._stored += 1
+            self._off = ""
+
+    def discard(self, key: str) -> None:
+        """Deletes an entry, because it failed a check here or wasmtime did not take it."""
+        try:
+            self._path(key).unlink(missing_ok=True)
+        except OSError as error:
+            self._turn_off(error)
+
+    def _path(self, key: str) -> Path:
+        return self.folder / (key + _SUFFIX)
+
+    def _count_miss(self) -> None:
+        with self._lock:
+            self._misses += 1
+
+    def _turn_off(self, error: OSError) -> None:
+        with self._lock:
+            self._off = error.strerror or type(error).__name__
+
+    def _ready(self) -> bytes:
+        """The host key, once the folder is there and is ours. Raises OSError."""
+        with self._lock:
+            _own_folder(self.folder)
+            if self._key is None:
+                _own_folder(self.key_path.parent)
+                self._key = _host_key(self.key_path)
+            return self._key
+
+    def _shrink(self) -> None:
+        """Lets the least recently used go. Other processes may do the same at once: what is gone already is gone."""
+        entries: list[tuple[float, int, Path]] = []
+        with os.scandir(self.folder) as found:
+            for entry in found:
+                try:
+                    about = entry.stat(follow_symlinks=False)
+                    if entry.name.endswith(_TEMPORARY) and about.st_mtime < time.time() - _STALE_S:
+                        Path(entry.path).unlink()
+                    elif entry.name.endswith(_SUFFIX):
+                        entries.append((about.st_mtime, about.st_size, Path(entry.path)))
+                except FileNotFoundError:
+                    continue
+        total = sum(size for _, size, _ in entries)
+        for _, size, path in sorted(entries):
+            if total <= self.max_bytes:
+                return
+            path.unlink(missing_ok=True)
+            total -= size
+
+
+def _mac(secret: bytes, key: str, data: bytes) -> bytes:
+    """Over the entry's name too, so that one module's code cannot be put in another's place."""
+    mac = hmac.new(secret, _MAGIC + key.encode(), hashlib.sha256)
+    mac.update(memoryview(data)[len(_MAGIC) + _MAC_BYTES :])
+    return mac.digest()
+
+
+def _own_folder(folder: Path) -> None:
+    """Makes ``folder`` (0700) unless it is there. Raises PermissionError if others may write to it."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    about = folder.stat()
+    if about.st_uid != os.geteuid() or about.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise PermissionError(0, "the folder belongs to another user, or others may write to it")
+
+
+def _read_own(path: Path) -> bytes:
+    """A file's bytes. Raises :class:`_Refused` if it is not a plain file of this user's alone."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise _Refused(error.strerror) from None
+    try:
+        about = os.fstat(descriptor)
+        if not stat.S_ISREG(about.st_mode) or about.st_uid != os.geteuid() or stat.S_IMODE(about.st_mode) & 0o077:
+            raise _Refused("it is not a file of this user's alone")
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            return file.read()
+    finally:
+        os.close(descriptor)
+
+
+def _write(path: Path, data: bytes) -> None:
+    temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}{_TEMPORARY}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _touch(path: Path) -> None:
+    try:
+        os.utime(path)
+    except OSError:
+        return  # Only the order in which entries are let go suffers.
+
+
+def _host_key(path: Path) -> bytes:
+    """The key in ``path``, made if there is none. Of processes that start together one makes it, all read it."""
+    try:
+        return _read_key(path)
+    except FileNotFoundError:
+        temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}{_TEMPORARY}")
+        _write(temporary, secrets.token_bytes(_KEY_BYTES))
+        try:
+            os.link(temporary, path)
+        except FileExistsError:
+            pass
+        finally:
+            temporary.unlink(missing_ok=True)
+        return _read_key(path)
+
+
+def _read_key(path: Path) -> bytes:
+    try:
+        key = _read_own(path)
+    except _Refused as refusal:
+        raise PermissionError(0, f"the host key is not to be trusted: {refusal}") from None
+    if len(key) != _KEY_BYTES:
+        raise PermissionError(0, "the host key has been damaged: delete it")
+    return key

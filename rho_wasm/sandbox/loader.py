@@ -1,0 +1,162 @@
+"""From the bytes of a module to native code: refused before, alive already, cached, or compiled in a child."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import OrderedDict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
+
+from rho_wasm.errors import ModuleRejected
+from rho_wasm.limits import HostLimits
+from rho_wasm.sandbox.admission import Admitted, admit
+from rho_wasm.sandbox.cache import NativeCache, native_key
+from rho_wasm.sandbox.compile import CompileUnavailable, compile_native
+from rho_wasm.sandbox.module import GuestModule, NativeModule
+from rho_wasm.sandbox.runtime import Runtime
+from rho_wasm.sandbox.watch import watch_grows
+
+__all__ = ["Loader"]
+
+_COMPILE_AT_ONCE = 2
+"""Children that compile at once: each may take a core and a gigabyte."""
+_REFUSED_KEPT = 1_024
+
+
+@dataclass(slots=True)
+class _OfLoop:
+    """What belongs to one event loop, because it waits there."""
+
+    compiling: anyio.Semaphore
+    loading: dict[str, anyio.Lock]
+
+
+class Loader:
+    """Loads modules for one Runtime. The same bytes compile once, however many load them at once."""
+
+    def __init__(self, runtime: Runtime, limits: HostLimits, cache: NativeCache | None) -> None:
+        self._runtime = runtime
+        self._limits = limits
+        self._cache = cache
+        self._lock = threading.Lock()
+        self._alive: dict[str, NativeModule] = {}
+        self._refusals: OrderedDict[str, ModuleRejected] = OrderedDict()
+        self._of_loop: anyio.lowlevel.RunVar[_OfLoop] = anyio.lowlevel.RunVar("rho_wasm.sandbox.loader")
+        self.compiled = 0
+        """Modules that were compiled here."""
+        self.refused = 0
+        """Loads that ended in a refusal."""
+
+    @property
+    def alive(self) -> int:
+        """Modules whose native code is in memory."""
+        return len(self._alive)
+
+    async def load(self, wasm: bytes) -> GuestModule:
+        """Raises :class:`ModuleRejected`. A refusal is remembered by hash, so it costs once."""
+        try:
+            return await self._load(wasm)
+        except ModuleRejected:
+            self.refused += 1
+            raise
+
+    async def _load(self, wasm: bytes) -> GuestModule:
+        if len(wasm) > self._limits.module_bytes:
+            admit(wasm, limits=self._limits)  # It is refused for its size, before anything reads it.
+        sha256 = await anyio.to_thread.run_sync(_sha256, wasm)
+        async with self._once(sha256):
+            if (refusal := self._refusals.get(sha256)) is not None:
+                raise _again(refusal)
+            native = self._alive.get(sha256)
+            if native is not None and native.hold():
+                return GuestModule(native)
+            try:
+                admitted = await anyio.to_thread.run_sync(lambda: admit(wasm, limits=self._limits))
+                native = await self._native(admitted)
+            except CompileUnavailable:
+                raise
+            except ModuleRejected as rejected:
+                self._remember(sha256, rejected)
+                raise
+            with self._lock:
+                self._alive[sha256] = native
+            return GuestModule(native)
+
+    async def _native(self, admitted: Admitted) -> NativeModule:
+        key = native_key(admitted.sha256, self._runtime.config)
+        if self._cache is not None:
+            cached = await anyio.to_thread.run_sync(self._cache.load, key)
+            if cached is not None:
+                try:
+                    return await anyio.to_thread.run_sync(self._link, admitted, cached)
+                except ValueError:
+                    await anyio.to_thread.run_sync(self._cache.discard, key)
+        code = await anyio.to_thread.run_sync(watch_grows, admitted.code)
+        async with self._loop_state().compiling:
+            compiled = await compile_native(
+                code, code_bytes=admitted.code_bytes, limits=self._limits, config=self._runtime.config
+            )
+        try:
+            native = await anyio.to_thread.run_sync(self._link, admitted, compiled)
+        except ValueError as error:
+            raise ModuleRejected("compile_failed", str(error)) from None
+        self.compiled += 1
+        if self._cache is not None:
+            await anyio.to_thread.run_sync(self._cache.store, key, compiled)
+        return native
+
+    def _link(self, admitted: Admitted, code: bytes) -> NativeModule:
+        module, pre = self._runtime.link(code)
+        return NativeModule(admitted.sha256, admitted.manifest, module, pre, on_end=self._ended)
+
+    def _ended(self, native: NativeModule) -> None:
+        with self._lock:
+            if self._alive.get(native.sha256) is native:
+                del self._alive[native.sha256]
+
+    def _remember(self, sha256: str, refusal: ModuleRejected) -> None:
+        self._refusals[sha256] = _again(refusal)
+        while len(self._refusals) > _REFUSED_KEPT:
+            self._refusals.popitem(last=False)
+
+    def _loop_state(self) -> _OfLoop:
+        state = self._of_loop.get(None)
+        if state is None:
+            state = _OfLoop(anyio.Semaphore(_COMPILE_AT_ONCE), {})
+            self._of_loop.set(state)
+        return state
+
+    @asynccontextmanager
+    async def _once(self, sha256: str) -> AsyncIterator[None]:
+        """One loader of these bytes at a time; if it is cancelled, the next one takes over."""
+        loading = self._loop_state().loading
+        lock = loading.setdefault(sha256, anyio.Lock())
+        try:
+            async with lock:
+                yield
+        finally:
+            about = lock.statistics()
+            if not about.locked and not about.tasks_waiting:
+                loading.pop(sha256, None)
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _again(refusal: ModuleRejected) -> ModuleRejected:
+    """The same refusal without the traceback, and what hangs on it, of the first."""
+    return ModuleRejected(
+        refusal.reason,
+        refusal.detail,
+        limit=refusal.limit,
+        value=refusal.value,
+        name=refusal.name,
+        hint=refusal.hint,
+    )
