@@ -60,6 +60,7 @@ _STEP = re.compile(
     re.DOTALL,
 )
 _END, _BLOCK, _LOOP, _TYPED_BLOCK, _BR_TABLE = range(1, 6)
+_OPENINGS = frozenset({_BLOCK, _LOOP, _TYPED_BLOCK})
 
 _CONSTANT = re.compile(
     rb"(?:\x41" + _S32 + rb"|\x42" + _S64 + rb"|\x43.{4}|\x44.{8}|\xfd\x0c.{16}"
@@ -97,7 +98,7 @@ def count_body(
                 depth -= 1
                 if depth < 0:
                     break
-            elif kind == _BLOCK or kind == _LOOP or kind == _TYPED_BLOCK:
+            elif kind in _OPENINGS:
                 depth += 1
                 blocks += 1
                 loops += kind == _LOOP or (kind == _TYPED_BLOCK and data[match.end() - 1] == 0x03)
