@@ -1,7 +1,7 @@
 """Modules that hurt a plain wasmtime host (seconds to minutes, gibibytes) are refused before anything compiles them.
 
-Each was measured: 88 s for 210 KB of loops, 23 GiB for 64 KB of block types, 573 s for 100,000 exports. Here they end in
-the check that is meant for them; that admission itself stays cheap follows from the suite's timeout.
+Each was measured: 88 s for 210 KB of loops, 23 GiB for 64 KB of block types, 573 s for 100,000 exports. Here they end
+in the check that is meant for them; that admission itself stays cheap follows from the suite's timeout.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def deep_nesting() -> Guest:
 
 def custom_sections() -> Guest:
     guest = Guest()
-    guest.customs += [("", b"")] * 1_000_000
+    guest.customs += [("", b"")] * 200_000
     return guest
 
 
@@ -147,13 +147,12 @@ def test_an_attack_is_refused_by_the_check_that_is_meant_for_it(attack: Callable
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="counts ru_maxrss in KiB")
-@pytest.mark.parametrize(
-    "instruction", [b"\x01", b"\x02\x40\x0b", b"\x41\x00\x0e\x00\x00", b"\x41\x80\x80\x80\x80\x00\x1a"]
-)
-def test_the_largest_code_is_read_in_bounded_memory(instruction: bytes) -> None:
-    one = body(instruction * (60_000 // len(instruction)))
+@pytest.mark.parametrize("instruction", ["01", "02 40 0b", "41 00 0e 00 00", "41 80 80 80 80 00 1a"])
+def test_much_code_is_read_in_bounded_memory(instruction: str) -> None:
+    code = bytes.fromhex(instruction)
+    one = body(code * (60_000 // len(code)))
     guest = Guest()
-    for _ in range(7 * 1024 * 1024 // len(one)):
+    for _ in range(2 * 1024 * 1024 // len(one)):
         guest.add_function(one)
     data = guest.build()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -162,16 +161,19 @@ def test_the_largest_code_is_read_in_bounded_memory(instruction: bytes) -> None:
     finally:
         grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     # A copy or two of the module, and what the matcher remembers of one run of instructions.
-    assert grown < 64 * 1024
+    assert grown < 32 * 1024
 
 
 def admit_anything(data: bytes) -> None:
     try:
         admit(data)
-    except ModuleRejected as error:
-        assert error.reason
-        assert str(error).isprintable()
-        assert len(str(error)) < 1_500
+    except ModuleRejected as refusal:
+        error = refusal
+    else:
+        return
+    assert error.reason
+    assert str(error).isprintable()
+    assert len(str(error)) < 1_500
 
 
 @given(st.binary(max_size=300))
@@ -189,9 +191,7 @@ def test_random_sections_raise_nothing_but_module_rejected(parts: list[tuple[int
 
 @given(st.sampled_from([1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12]), st.binary(max_size=80))
 @settings(max_examples=300, deadline=None)
-def test_one_random_section_in_a_good_module_raises_nothing_but_module_rejected(
-    identifier: int, content: bytes
-) -> None:
+def test_one_random_section_raises_nothing_but_module_rejected(identifier: int, content: bytes) -> None:
     admit_anything(Guest().with_raw(identifier, content).build())
 
 
