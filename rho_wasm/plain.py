@@ -1,0 +1,296 @@
+"""Plain data and its CBOR: null, bool, int, float, text, bytes, list, map with text keys, and nothing else.
+
+The only file that touches cbor2. :func:`encode` is deterministic (RFC 8949, section 4.2.1): shortest lengths and
+floats, map keys in the bytewise order of their encodings. :func:`decode` accepts any well-formed plain encoding and
+refuses the rest of CBOR: tags, ``undefined`` and other simple values, indefinite lengths, keys that are no text or
+occur twice, text that is not UTF-8, anything after the one item.
+
+Why a scan of our own stands before cbor2's decoder: its options cannot refuse the tags that it knows (a bignum is an
+int by the time that anyone sees it), simple values, byte-string keys and trailing bytes, and a message of 1 MiB builds
+1,000,000 lists before they can be counted. The scan reads the heads only and allocates nothing, so a hostile message
+costs less memory than it has bytes. Checking cbor2's result afterwards took as long.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from collections.abc import Iterable
+from typing import Any, Final
+
+import cbor2
+
+from rho_wasm.errors import Malformed, NotPlain, TooLarge
+from rho_wasm.hostvalues import plain
+from rho_wasm.untrusted import inert, type_name
+
+__all__ = ["MAX_DEPTH", "decode", "encode", "json_text", "jsonable", "plain"]
+
+MAX_DEPTH: Final = 256
+"""No ``max_depth`` beyond this is honoured: encoders and readers recurse."""
+
+_MIB: Final = 1024 * 1024
+_PATH_STEPS: Final = 16
+
+_STRING, _LIST, _MAP = 3, 4, 5  # major types
+
+# How many bytes an item takes whose first byte is the index, where that byte alone says so; else 0.
+_WHOLE: Final = (
+    (b"\1" * 24 + b"\2\3\5\x09" + bytes(4)) * 2  # integers
+    + (bytes(range(1, 25)) + bytes(8)) * 2  # strings of up to 23 bytes
+    + bytes(3 * 32)  # lists, maps, tags
+    + (bytes(20) + b"\1\1\1" + bytes(2) + b"\3\5\x09" + bytes(4))  # false, true, null; floats of 2, 4 and 8 bytes
+)
+
+
+class _Refused(Exception):
+    """Something inside that is not plain. Each level on the way out adds where it was: ``path`` is innermost first."""
+
+    def __init__(self, value: object, detail: str, *path: str | int) -> None:
+        self.type_name = type_name(value)
+        self.detail = detail
+        self.path = list(path)
+
+    def as_error(self) -> NotPlain:
+        steps = self.path[::-1][:_PATH_STEPS]
+        shown = (f"[{step}]" if isinstance(step, int) else f".{inert(step, limit=40)}" for step in steps)
+        return NotPlain("$" + "".join(shown), self.type_name, self.detail)
+
+
+class _Check:
+    """Walks a value once: every type is exact, every bound kept."""
+
+    __slots__ = ("items_left", "max_bytes", "max_depth", "max_items", "room")
+
+    def __init__(self, max_bytes: int, max_depth: int, max_items: int) -> None:
+        self.max_bytes = self.room = max_bytes
+        self.max_depth = max_depth
+        self.max_items = max_items
+        self.items_left = max_items - 1
+
+    def root(self, value: Any) -> None:
+        """Raises :class:`_Refused` or :class:`TooLarge`."""
+        try:
+            self._values((value,), 0)
+        except _Refused as refused:
+            refused.path.pop()
+            raise
+
+    def _values(self, values: Iterable[Any], depth: int) -> None:
+        size = 0
+        for index, value in enumerate(values):
+            kind = type(value)
+            if kind is str or kind is bytes:
+                size += len(value)
+            elif kind is int:
+                if not -(2**64) <= value < 2**64:
+                    raise _Refused(value, "integers are within -2^64 .. 2^64-1", index)
+            elif kind is dict or kind is list:
+                if depth == self.max_depth:
+                    raise TooLarge("depth", self.max_depth)
+                try:
+                    self._map(value, depth + 1) if kind is dict else self._list(value, depth + 1)
+                except _Refused as refused:
+                    refused.path.append(index)
+                    raise
+            elif not (kind is float or kind is bool or value is None):
+                raise _Refused(value, "", index)
+        self._take(size)
+
+    def _list(self, values: list[Any], depth: int) -> None:
+        self._count(len(values))
+        self._values(values, depth)
+
+    def _map(self, pairs: dict[Any, Any], depth: int) -> None:
+        self._count(2 * len(pairs))
+        size = 0
+        for key in pairs:
+            if type(key) is not str:
+                raise _Refused(key, "keys of maps are text")
+            size += len(key)
+        self._take(size)
+        try:
+            self._values(pairs.values(), depth)
+        except _Refused as refused:
+            refused.path[-1] = list(pairs)[int(refused.path[-1])]
+            raise
+
+    def _count(self, items: int) -> None:
+        self.items_left -= items
+        if self.items_left < 0:
+            raise TooLarge("items", self.max_items)
+
+    def _take(self, size: int) -> None:
+        # One string may stand in many places: without the sum, 1 MiB of it would become 100 GB.
+        self.room -= size
+        if self.room < 0:
+            raise TooLarge("bytes", self.max_bytes)
+
+
+def encode(value: Any, *, max_bytes: int = _MIB, max_depth: int = 64, max_items: int = 100_000) -> bytes:
+    """The deterministic CBOR of plain data.
+
+    Exact types only: a subclass of ``dict`` or ``str`` may carry code, so it is refused; make it plain with
+    :func:`plain` first. ``max_depth`` counts nested lists and maps, ``max_items`` the item itself, each element of a
+    list, and each key and value of a map.
+
+    Raises :class:`NotPlain` (also for integers beyond 64 bits and their sign, and for text with lone surrogates) or
+    :class:`TooLarge`.
+    """
+    try:
+        _Check(max_bytes, min(max_depth, MAX_DEPTH), max_items).root(value)
+        # Of RFC 7049's canonical order, which cbor2 keeps, and RFC 8949's, text keys see no difference.
+        data = cbor2.dumps(value, canonical=True)
+    except _Refused as refused:
+        raise refused.as_error() from None
+    except UnicodeEncodeError:
+        raise NotPlain("$", "str", "text with a lone surrogate has no UTF-8") from None
+    except cbor2.CBOREncodeError:
+        raise NotPlain("$", type_name(value), "it changed while it was encoded") from None
+    if len(data) > max_bytes:
+        raise TooLarge("bytes", max_bytes, len(data))
+    return data
+
+
+def decode(data: bytes, *, max_bytes: int = _MIB, max_depth: int = 64, max_items: int = 100_000) -> Any:
+    """The plain data that ``data`` is the CBOR of. Bounds as in :func:`encode`.
+
+    Raises :class:`Malformed` for anything but exactly one well-formed plain item, :class:`TooLarge` beyond a bound;
+    either before anything is allocated for it.
+    """
+    if len(data) > max_bytes:
+        raise TooLarge("bytes", max_bytes, len(data))
+    max_depth = min(max_depth, MAX_DEPTH)
+    try:
+        _scan(data, max_depth, max_items)
+    except IndexError:
+        raise Malformed("it ends too early", len(data)) from None
+    try:
+        # A new decoder for each message: one that is reused remembers the last one's values (CVE-2025-68131).
+        return cbor2.loads(data, max_depth=max_depth, allow_indefinite=False, allow_duplicate_keys=False)
+    except cbor2.CBORDecodeError as error:
+        # Its text shows the sender's, so only the cause is told.
+        utf8 = isinstance(error.__cause__, UnicodeDecodeError)
+        raise Malformed("text is not UTF-8" if utf8 else "a key of a map occurs twice") from None
+
+
+def _scan(data: bytes, max_depth: int, max_items: int) -> None:
+    """Reads the heads of all items and refuses what is not plain. IndexError where the bytes end too early."""
+    whole = _WHOLE
+    end = len(data)
+    at = 0
+    items = left = 1  # items so far; of the innermost list or map, the elements or pairs to come
+    pairs = False  # whether that is a map
+    outer: list[tuple[int, bool]] = []
+    while True:
+        while not left:
+            if not outer:
+                if at > end:
+                    raise IndexError
+                if at < end:
+                    raise Malformed("something follows the one item", at)
+                return
+            left, pairs = outer.pop()
+        left -= 1
+        if pairs:
+            head = data[at]
+            if head >> 5 != _STRING:
+                raise Malformed("a key of a map is not text", at)
+            size = whole[head]
+            if size:
+                at += size
+            else:
+                length, at = _argument(data, at)
+                at += length
+        head = data[at]
+        size = whole[head]
+        if size:
+            at += size
+            continue
+        major = head >> 5
+        if major > _MAP or head & 31 == 31:
+            raise Malformed(_why_not_plain(head), at)
+        length, at = _argument(data, at)
+        if major in (_LIST, _MAP):
+            items += length if major == _LIST else 2 * length
+            if length > end - at:
+                raise IndexError
+            if items > max_items:
+                raise TooLarge("items", max_items, items)
+            outer.append((left, pairs))
+            if len(outer) > max_depth:
+                raise TooLarge("depth", max_depth)
+            left, pairs = length, major == _MAP
+        else:
+            at += length
+
+
+def _argument(data: bytes, at: int) -> tuple[int, int]:
+    """The argument of the head at ``at`` (RFC 8949, section 3) and where the head ends."""
+    info = data[at] & 31
+    at += 1
+    if info < 24:
+        return info, at
+    if info > 27:
+        raise Malformed("indefinite lengths are not plain" if info == 31 else "a reserved length", at - 1)
+    width = 1 << (info - 24)
+    argument = data[at : at + width]
+    if len(argument) < width:
+        raise IndexError
+    return int.from_bytes(argument, "big"), at + width
+
+
+def _why_not_plain(head: int) -> str:
+    info = head & 31
+    if head >> 5 == 6:
+        return "tags are not plain"
+    if head == 0xFF:
+        return "a break without a beginning"
+    if info == 31:
+        return "indefinite lengths are not plain" if 2 <= head >> 5 <= _MAP else "a reserved length"
+    if head == 0xF7:
+        return "undefined is not plain"
+    return "simple values are not plain" if info <= 24 else "a reserved simple value"
+
+
+def jsonable(value: Any) -> Any:
+    """``value`` as JSON can hold it: bytes become base64url without padding, NaN and infinities null.
+
+    Integers keep any size. What is not plain is made so first (:func:`plain`). Lone surrogates become U+FFFD.
+    Raises as :func:`plain` does.
+    """
+    return _Json().convert(value)
+
+
+def json_text(value: Any) -> tuple[str, tuple[str, ...]]:
+    """``value`` as compact JSON, and what a reader should be told was lost on the way (notes for a call's log)."""
+    converter = _Json()
+    text = json.dumps(converter.convert(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    lost = converter.not_numbers
+    if not lost:
+        return text, ()
+    return text, (f"{lost} number{'s were' if lost > 1 else ' was'} NaN or infinite and became null",)
+
+
+class _Json:
+    __slots__ = ("not_numbers",)
+
+    def __init__(self) -> None:
+        self.not_numbers = 0
+
+    def convert(self, value: Any) -> Any:
+        return self._of(plain(value, wide_ints=True))
+
+    def _of(self, value: Any) -> Any:
+        kind = type(value)
+        if kind is dict:
+            return {key: self._of(item) for key, item in value.items()}
+        if kind is list:
+            return [self._of(item) for item in value]
+        if kind is bytes:
+            return base64.urlsafe_b64encode(value).decode("ascii").rstrip("=")
+        if kind is float and not math.isfinite(value):
+            self.not_numbers += 1
+            return None
+        return value
