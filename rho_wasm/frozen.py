@@ -72,6 +72,8 @@ def freeze(value: Any, *, path: str = "$", depth: int = 64) -> Any:
 
 def thaw(value: Any) -> Any:
     """A deep copy of exact ``dict`` and ``list``, for libraries that take no subclass."""
+    if type(value) in _SCALARS:
+        return value
     if isinstance(value, Mapping):
         return {key: thaw(item) for key, item in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):

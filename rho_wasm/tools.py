@@ -14,6 +14,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    PlainValidator,
     PrivateAttr,
     StrictBool,
     StrictStr,
@@ -27,7 +28,7 @@ from rho_wasm.errors import NotPlain, ToolError
 from rho_wasm.frozen import FrozenMap, freeze, thaw
 from rho_wasm.results import AskUser, Failed, Halt, Ok
 
-__all__ = ["TOOL_NAME", "Handler", "Tool", "tool"]
+__all__ = ["TOOL_NAME", "ArgumentsRefused", "Handler", "Tool", "tool"]
 
 TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """What every model API accepts as a name (match it whole)."""
@@ -85,7 +86,7 @@ def positional_parameters(handler: Handler) -> int:
     return required
 
 
-_PlainMap = Annotated[Mapping[str, Any], BeforeValidator(_plain_map)]
+_PlainMap = Annotated[Mapping[str, Any], PlainValidator(_plain_map)]
 
 
 class Tool(BaseModel):
@@ -152,6 +153,13 @@ def _is_async(handler: Any) -> bool:
     return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(getattr(handler, "__call__", None))
 
 
+class ArgumentsRefused(ToolError):
+    """The arguments fit the schema but not the function of a ``@tool``, of which nothing ran."""
+
+    def __init__(self, tool: str, detail: str) -> None:
+        super().__init__("invalid_arguments", tool=tool, detail=detail)
+
+
 class _FunctionHandler:
     """A handler made of a plain Python function: arguments by name, typed by pydantic, plain returns wrapped in Ok."""
 
@@ -168,7 +176,7 @@ class _FunctionHandler:
         except ValidationError as error:
             first = error.errors(include_input=False, include_url=False, include_context=False)[0]
             where = ".".join(str(part) for part in first["loc"]) or "arguments"
-            raise ToolError("invalid_arguments", tool=context.call.name, detail=f"{where}: {first['msg']}") from None
+            raise ArgumentsRefused(context.call.name, f"{where}: {first['msg']}") from None
         values: dict[str, Any] = {name: getattr(bound, name) for name in type(bound).model_fields}
         if self._context_name is not None:
             values[self._context_name] = context

@@ -1,0 +1,36 @@
+"""The arguments of one call: plain, bounded, valid against the tool's schema, and copied."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rho_wasm.errors import NotPlain, PlainError, ToolError
+from rho_wasm.frozen import FrozenMap, thaw
+from rho_wasm.limits import Limits
+from rho_wasm.plain import encode
+from rho_wasm.schema import ArgumentSchema
+from rho_wasm.untrusted import inert, type_name
+
+__all__ = ["checked_arguments"]
+
+_BOUNDS = Limits()
+
+
+def checked_arguments(arguments: Any, schema: ArgumentSchema, *, tool: str) -> dict[str, Any]:
+    """A private copy of ``arguments``: what the handler does to it changes nothing else.
+
+    Raises :class:`ToolError` (``invalid_arguments``) unless they are a map of plain data within ``request_bytes``,
+    ``depth`` and ``items`` of :class:`Limits` that is valid against ``schema``; its detail says what is wanted.
+    """
+    if type(arguments) is FrozenMap:
+        arguments = thaw(arguments)
+    try:
+        if type(arguments) is not dict:
+            raise NotPlain("$", type_name(arguments), "arguments are a map with text keys")
+        encode(arguments, max_bytes=_BOUNDS.request_bytes, max_depth=_BOUNDS.depth, max_items=_BOUNDS.items)
+    except PlainError as error:
+        raise ToolError("invalid_arguments", tool=tool, detail=inert(str(error))) from None
+    copied: dict[str, Any] = thaw(arguments)
+    if problems := schema.problems(copied):
+        raise ToolError("invalid_arguments", tool=tool, detail="; ".join(problems))
+    return copied

@@ -1,0 +1,158 @@
+"""Daemon threads of our own for the host's sync code: handlers and gates.
+
+anyio's worker threads will not do: with ``abandon_on_cancel`` an abandoned one hangs the interpreter at exit on asyncio
+and keeps its limiter's token on trio. These are daemons, so an abandoned one holds up nobody, and it is counted until
+it ends.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import Any
+
+import anyio
+import anyio.from_thread
+import anyio.lowlevel
+
+try:
+    import sniffio
+except ModuleNotFoundError:  # anyio does without it, on asyncio alone
+    sniffio = None  # type: ignore[assignment]
+
+__all__ = ["HostThreads", "HostThreadsStatistics", "Outcome", "TooManyAbandoned"]
+
+_IDLE_S = 10.0
+"""How long a thread without work waits for more before it ends."""
+
+
+class TooManyAbandoned(Exception):
+    """As many abandoned threads still run as the host allows: no further one is started."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        super().__init__(f"{limit} abandoned threads still run")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a function came to: its value, or what it raised (kept, not raised, so that nothing is lost on the way)."""
+
+    value: Any = None
+    error: BaseException | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HostThreadsStatistics:
+    """A snapshot. ``running`` includes ``abandoned``; ``abandoned_ever`` never goes down; ``idle`` wait for work."""
+
+    running: int
+    abandoned: int
+    abandoned_ever: int
+    idle: int
+
+
+class _Job:
+    __slots__ = ("abandoned", "arguments", "context", "done", "function", "outcome", "token")
+
+    def __init__(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+        self.function = function
+        self.arguments = arguments
+        self.context = contextvars.copy_context()
+        if sniffio is not None:
+            # The copy would say that an event loop runs in the thread, and anyio.run() there would refuse.
+            self.context.run(sniffio.current_async_library_cvar.set, None)
+        self.token = anyio.lowlevel.current_token()
+        self.done = anyio.Event()
+        self.outcome: Outcome | None = None
+        self.abandoned = False
+
+
+class HostThreads:
+    """Runs sync functions in daemon threads; a caller that is cancelled goes away, and its thread is abandoned.
+
+    At ``max_abandoned`` abandoned threads that still run, :meth:`run` raises :class:`TooManyAbandoned` at once. There
+    is no other bound: whoever calls bounds how many run at once. Threads are kept for reuse for a few seconds.
+    """
+
+    def __init__(self, *, max_abandoned: int = 16) -> None:
+        self.max_abandoned = max_abandoned
+        self._idle: deque[SimpleQueue[_Job]] = deque()
+        self._lock = threading.Lock()
+        self._running = self._abandoned = self._abandoned_ever = 0
+
+    def statistics(self) -> HostThreadsStatistics:
+        with self._lock:
+            return HostThreadsStatistics(self._running, self._abandoned, self._abandoned_ever, len(self._idle))
+
+    async def run(self, function: Callable[..., Any], *arguments: Any) -> Outcome:
+        """``function(*arguments)`` in a thread, in a copy of the caller's context variables.
+
+        Cancellation leaves at once and abandons the thread: Python can stop none. What it then does is lost.
+        """
+        job = _Job(function, arguments)
+        with self._lock:
+            if self._abandoned >= self.max_abandoned:
+                raise TooManyAbandoned(self.max_abandoned)
+            self._running += 1
+        try:
+            self._hand_over(job)
+        except BaseException:
+            with self._lock:
+                self._running -= 1
+            raise
+        try:
+            await job.done.wait()
+        except BaseException:
+            with self._lock:
+                if job.outcome is None:
+                    job.abandoned = True
+                    self._abandoned += 1
+                    self._abandoned_ever += 1
+            raise
+        assert job.outcome is not None
+        return job.outcome
+
+    def _hand_over(self, job: _Job) -> None:
+        try:
+            inbox = self._idle.pop()
+        except IndexError:
+            inbox = SimpleQueue()
+            inbox.put(job)
+            threading.Thread(target=self._work, args=(inbox,), name="rho_wasm host code", daemon=True).start()
+        else:
+            inbox.put(job)
+
+    def _work(self, inbox: SimpleQueue[_Job]) -> None:
+        while True:
+            try:
+                job = inbox.get(timeout=_IDLE_S)
+            except Empty:
+                try:
+                    self._idle.remove(inbox)
+                except ValueError:
+                    continue  # a job is on its way
+                return
+            self._run(job)
+            del job  # what it holds must not live as long as an idle thread
+            self._idle.append(inbox)
+
+    def _run(self, job: _Job) -> None:
+        try:
+            outcome = Outcome(job.context.run(job.function, *job.arguments))
+        except BaseException as error:
+            outcome = Outcome(error=error)
+        with self._lock:
+            job.outcome = outcome
+            self._running -= 1
+            if job.abandoned:
+                self._abandoned -= 1
+                return
+        try:
+            anyio.from_thread.run_sync(job.done.set, token=job.token)
+        except (anyio.RunFinishedError, RuntimeError):
+            return  # the event loop is gone, and with it whoever waited

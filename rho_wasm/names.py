@@ -1,0 +1,63 @@
+"""Which names a tool may have, and which names are too much like one another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import MappingProxyType
+
+from rho_wasm.errors import NameInvalid, NameReserved
+from rho_wasm.tools import TOOL_NAME
+
+__all__ = ["RESERVED", "Reservations", "folded", "problem_of"]
+
+_ALIKE = str.maketrans({"_": None, "-": None, "0": "o", "1": "l", "i": "l", "5": "s"})
+
+_BUILTIN = "it is a built-in tool's"
+_WORKSHOP = "it is a workshop tool's"
+_CALL_TOOL = "the host calls tools through it"
+
+RESERVED = MappingProxyType(
+    dict.fromkeys(("read_artifact", "todo"), _BUILTIN)
+    | dict.fromkeys(
+        ("write_tool", "test_tool", "read_tool", "switch_tools", "roll_back_tools", "tool_status"), _WORKSHOP
+    )
+    | {"call_tool": _CALL_TOOL}
+)
+"""Names that the host keeps for itself, even while the tools behind them are off, and why."""
+
+
+def folded(name: str) -> str:
+    """What is left of ``name`` where look-alikes are one: case folded, no ``_`` and ``-``, 0/o, 1/l/i and 5/s alike."""
+    return name.casefold().translate(_ALIKE)
+
+
+def problem_of(name: object) -> str | None:
+    """Why ``name`` can be no tool's name, or None."""
+    if type(name) is not str or TOOL_NAME.fullmatch(name) is None:
+        return "a name is 1 to 64 of A-Z a-z 0-9 _ -"
+    if "__" in name:
+        return "clients use two underscores in a row as a server's prefix"
+    return None
+
+
+class Reservations:
+    """Names that nobody but the host may use, together with everything that looks like them."""
+
+    __slots__ = ("_by_fold",)
+
+    def __init__(self, *, core: Iterable[str] = (), reserved: Iterable[str] = ()) -> None:
+        self._by_fold = {folded(name): (name, why) for name, why in RESERVED.items()}
+        self._by_fold |= {folded(name): (name, "the host reserved it") for name in reserved}
+        self._by_fold |= {folded(name): (name, "it is a core tool's") for name in core}
+
+    def holds(self, name: str) -> NameReserved | None:
+        """The error that says which name ``name`` is or looks like, or None where it is free."""
+        found = self._by_fold.get(folded(name))
+        return None if found is None else NameReserved(name, *found)
+
+    def check(self, name: str) -> None:
+        """Raises :class:`NameInvalid` or :class:`NameReserved` unless a tool may be registered under ``name``."""
+        if (why := problem_of(name)) is not None:
+            raise NameInvalid(name, why)
+        if (error := self.holds(name)) is not None:
+            raise error

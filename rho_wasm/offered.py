@@ -1,0 +1,132 @@
+"""What a registry offers at one moment, what it leaves out and why, and the schemas of the tools that live."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from rho_wasm.errors import SchemaInvalid
+from rho_wasm.schema import ArgumentSchema
+from rho_wasm.tools import Tool
+from rho_wasm.untrusted import unsafe_characters
+
+__all__ = ["Shadowed", "ToolSchemas", "ToolSnapshot"]
+
+
+@dataclass(frozen=True, slots=True)
+class Shadowed:
+    """A source's tool that is not offered. ``by`` is the name that stands in its way, or None; ``why`` one line."""
+
+    tool: str
+    source: str
+    by: str | None
+    why: str
+
+
+class ToolSnapshot(Mapping[str, Tool]):
+    """What a model was shown, by name and in the order of names. It does not change, whatever switches meanwhile.
+
+    One thing holds at once, here too: :meth:`lookup` no longer answers a registered tool that was unregistered since.
+    (That a tool was quarantined or lost a grant its own handler says, which is the same object in every snapshot.)
+    """
+
+    __slots__ = ("_by_name", "_live", "_registered", "_tools")
+
+    def __init__(
+        self,
+        tools: Sequence[Tool],
+        *,
+        registered: Mapping[str, object] = MappingProxyType({}),
+        live: Mapping[str, object] = MappingProxyType({}),
+    ) -> None:
+        self._tools = tuple(tools)
+        self._by_name = {tool.name: tool for tool in self._tools}
+        self._registered = registered
+        self._live = live
+
+    def list(self) -> Sequence[Tool]:
+        """The tools as they were shown."""
+        return self._tools
+
+    def lookup(self, name: str) -> Tool | None:
+        """The tool that the model was shown as ``name``, None if there was none or it was unregistered since."""
+        tool = self._by_name.get(name) if type(name) is str else None
+        if tool is not None and name in self._registered and self._live.get(name) is not self._registered[name]:
+            return None
+        return tool
+
+    def __getitem__(self, name: str) -> Tool:
+        return self._by_name[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._by_name)
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    def __repr__(self) -> str:
+        return f"<ToolSnapshot of {len(self._tools)} tools>"
+
+
+class ToolSchemas:
+    """The compiled argument schema of each tool, kept as long as the tool itself lives.
+
+    A schema that cannot be used is remembered too: compiling it again at every look-up would be its author's to ask.
+    """
+
+    __slots__ = ("_entries",)
+
+    def __init__(self) -> None:
+        self._entries: dict[int, tuple[weakref.ref[Tool], ArgumentSchema | SchemaInvalid]] = {}
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def of(self, tool: Tool) -> ArgumentSchema:
+        """Raises :class:`SchemaInvalid` if the schema of ``tool`` is none, or an untrusted tool's text hides things."""
+        key = id(tool)
+        entry = self._entries.get(key)
+        if entry is None or entry[0]() is not tool:
+            entry = (weakref.ref(tool, lambda _: self._forget(key)), _compiled(tool))
+            self._entries[key] = entry
+        if isinstance(entry[1], SchemaInvalid):
+            raise entry[1].with_traceback(None)
+        return entry[1]
+
+    def problem(self, tool: Tool) -> str | None:
+        """Why ``tool`` cannot be offered, or None."""
+        try:
+            self.of(tool)
+        except SchemaInvalid as error:
+            return str(error)
+        return None
+
+    def _forget(self, key: int) -> None:
+        entry = self._entries.get(key)
+        if entry is not None and entry[0]() is None:  # the id may be another tool's by now
+            del self._entries[key]
+
+
+def _compiled(tool: Tool) -> ArgumentSchema | SchemaInvalid:
+    try:
+        if tool.untrusted and (character := _unsafe([tool.description, tool.input_schema])) is not None:
+            raise SchemaInvalid(f"its description or schema carries {character}")
+        return ArgumentSchema(tool.input_schema)
+    except SchemaInvalid as error:
+        return error
+
+
+def _unsafe(value: Any) -> str | None:
+    """The first character inside frozen, so bounded, plain data that a model's eyes should not meet."""
+    if isinstance(value, str):
+        return unsafe_characters(value)
+    if isinstance(value, Mapping):
+        value = [*value.keys(), *value.values()]
+    if isinstance(value, list):
+        for item in value:
+            if (character := _unsafe(item)) is not None:
+                return character
+    return None

@@ -1,0 +1,91 @@
+"""The :class:`ToolResult` of a call: made of the handler's answer, or of the error that stood in its place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rho_wasm.builtin.outputs import Outputs
+from rho_wasm.calls import ToolContext
+from rho_wasm.errors import PlainError, ToolError
+from rho_wasm.rendering import cut_text, error_text, printed_name, value_text
+from rho_wasm.results import KINDS, AskUser, CallLog, Failed, Halt, HandlerResult, LogLine, Ok, ToolResult
+from rho_wasm.tools import Tool
+from rho_wasm.untrusted import inert, type_name
+
+__all__ = ["answered", "not_answered"]
+
+_WARNING = 30
+
+
+def answered(
+    answer: HandlerResult,
+    tool: Tool,
+    context: ToolContext,
+    *,
+    generation: int | None,
+    duration_ms: float,
+    max_chars: int,
+    outputs: Outputs,
+) -> ToolResult:
+    """The result of a call that its handler answered.
+
+    Raises :class:`ToolError` (``invalid_return``) for a value that no text can be made of.
+    """
+    given: object = answer
+    if not isinstance(given, (Ok, Failed, AskUser, Halt)):
+        raise ToolError("invalid_return", tool=tool.name, detail=f"the executor answered a {type_name(given)}")
+    try:
+        text, notes = value_text(answer, trusted=not tool.untrusted)
+    except PlainError as error:
+        raise ToolError("invalid_return", tool=tool.name, detail=inert(str(error))) from None
+    text, output_id = cut_text(text, max_chars=max_chars, outputs=outputs, session_id=context.session_id)
+    meter = context.meter
+    log = meter.log
+    if notes:
+        log = CallLog((*log.lines, *(LogLine(_WARNING, note) for note in notes)), log.dropped_bytes)
+    shape: dict[str, Any]
+    match answer:
+        case Ok(value, images, details):
+            shape = {"status": "ok", "kind": "ok", "value": value, "images": tuple(images), "details": details}
+        case Failed(reason=value, details=details):
+            shape = {"status": "error", "kind": "failed", "reason": "failed", "value": value, "details": details}
+        case AskUser(question, options):
+            shape = {"status": "ask_user", "kind": "ok", "value": question, "options": options}
+        case Halt(reason, value):
+            shape = {"status": "halt", "kind": "ok", "value": value, "halt_reason": reason}
+    return ToolResult(
+        call_id=context.call.id,
+        tool=tool.name,
+        text=text,
+        output_id=output_id,
+        fuel_used=meter.fuel_used,
+        duration_ms=duration_ms,
+        generation=meter.generation if meter.generation is not None else generation,
+        log=log,
+        backtrace=meter.backtrace,
+        **shape,
+    )
+
+
+def not_answered(
+    error: ToolError, context: ToolContext, *, generation: int | None, duration_ms: float = 0.0
+) -> ToolResult:
+    """The result of a call that was refused, crashed, or met a fault of the host."""
+    call, meter = context.call, context.meter
+    known = error.reason in KINDS
+    for number in (meter.generation, error.generation):
+        if number is not None:
+            generation = number
+    return ToolResult(
+        call_id=call.id,
+        tool=printed_name(call),
+        status="error",
+        kind=KINDS[error.reason] if known else "crashed",
+        reason=error.reason if known else "handler_raised",
+        text=error_text(printed_name(call), error),
+        fuel_used=meter.fuel_used,
+        duration_ms=duration_ms,
+        generation=generation,
+        log=meter.log,
+        backtrace=error.backtrace or meter.backtrace,
+    )

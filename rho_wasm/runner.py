@@ -1,0 +1,305 @@
+"""One call, from what the model asked to what it reads: look-up, arguments, gate, clock, watch, execute, result."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import anyio
+
+from rho_wasm.arguments import checked_arguments
+from rho_wasm.calls import CallClock, CallMeter, RunningCall, ToolCall, ToolContext
+from rho_wasm.cancellation import Watermark, leaves, let_through
+from rho_wasm.errors import SchemaInvalid, ToolError
+from rho_wasm.events import OnEvent, SourceFailed, ToolFinished, ToolRunning, emit
+from rho_wasm.executor import DefaultExecutor, ToolExecutor, fault_of
+from rho_wasm.gates import Gate, Gatekeeper, allow_all
+from rho_wasm.host_threads import HostThreads
+from rho_wasm.limits import HostLimits
+from rho_wasm.offered import ToolSnapshot
+from rho_wasm.outcomes import answered, not_answered
+from rho_wasm.registry import ToolRegistry
+from rho_wasm.results import HandlerResult, ToolResult
+from rho_wasm.tools import Tool
+from rho_wasm.untrusted import exception_text, inert
+
+__all__ = ["ToolRunner"]
+
+_NO_VALUES: Mapping[str, Any] = MappingProxyType({})
+
+
+class ToolRunner:
+    """Runs calls, each to exactly one :class:`ToolResult`, whatever its tool does.
+
+    ``gate`` is asked before each call's clock starts, and may wait for a person: a waiting call holds no slot.
+    ``executor`` invokes handlers. ``default_timeout_ms`` bounds a call whose tool sets none. At most
+    ``max_concurrent`` calls run at once; further ones wait their turn, which is not the tool's time. A text longer than
+    ``max_result_chars`` is cut and kept whole in ``registry.outputs``. ``on_event`` hears :class:`ToolRunning` once a
+    gate allowed, and :class:`ToolFinished` once for every call. One runner belongs to one event loop at a time.
+
+    What a deadline promises. A guest is interrupted. An async handler is cancelled, at every further await until it
+    ends, and what it answers after its time is not taken; one that computes without awaiting, or catches its
+    cancellation for ever, holds the event loop or its call: run such code in a sync handler. A sync handler runs in a
+    daemon thread and is abandoned; see ``executor``.
+    """
+
+    def __init__(
+        self,
+        registry: ToolRegistry,
+        *,
+        gate: Gate = allow_all,
+        executor: ToolExecutor | None = None,
+        default_timeout_ms: int = 30_000,
+        max_concurrent: int = 64,
+        max_result_chars: int | None = None,
+        on_event: OnEvent | None = None,
+    ) -> None:
+        if default_timeout_ms <= 0 or max_concurrent <= 0:
+            raise ValueError("default_timeout_ms and max_concurrent are above 0")
+        limits = HostLimits()
+        self.registry = registry
+        self.default_timeout_ms = default_timeout_ms
+        self.max_concurrent = max_concurrent
+        self.max_result_chars = limits.max_result_chars if max_result_chars is None else max_result_chars
+        self.executor: ToolExecutor = executor or DefaultExecutor(
+            threads=HostThreads(max_abandoned=limits.max_abandoned_handlers)
+        )
+        gatekeeper = Gatekeeper(gate, threads=HostThreads(max_abandoned=limits.max_abandoned_handlers))
+        self._gatekeeper = None if gatekeeper.allows_all else gatekeeper
+        self._slots = anyio.Semaphore(max_concurrent, fast_acquire=True)
+        self._on_event = on_event
+
+    async def run_many(
+        self,
+        calls: Sequence[ToolCall],
+        *,
+        tools: ToolSnapshot | None = None,
+        context: Any = None,
+        session_id: str | None = None,
+        request_id: str | None = None,
+        model: Any = None,
+        values: Mapping[str, Any] = _NO_VALUES,
+        timeout_ms: int | None = None,
+    ) -> list[ToolResult]:
+        """Runs ``calls`` side by side, each as :meth:`run` does, with a timeout of its own; none affects another.
+
+        The results are in the order of the calls, whichever ended first.
+        """
+        results: dict[int, ToolResult] = {}
+
+        async def one(place: int, call: ToolCall) -> None:
+            results[place] = await self.run(
+                call,
+                tools=tools,
+                context=context,
+                session_id=session_id,
+                request_id=request_id,
+                model=model,
+                values=values,
+                timeout_ms=timeout_ms,
+            )
+
+        if len(calls) == 1:
+            await one(0, calls[0])
+        else:
+            try:
+                async with anyio.create_task_group() as group:
+                    for place, call in enumerate(calls):
+                        group.start_soon(one, place, call)
+            except BaseExceptionGroup as error:
+                let_through(error, None)
+                raise next(leaves(error)) from None
+        return [results[place] for place in range(len(calls))]
+
+    async def run(
+        self,
+        call: ToolCall,
+        *,
+        tools: ToolSnapshot | None = None,
+        context: Any = None,
+        session_id: str | None = None,
+        request_id: str | None = None,
+        model: Any = None,
+        values: Mapping[str, Any] = _NO_VALUES,
+        timeout_ms: int | None = None,
+    ) -> ToolResult:
+        """Runs ``call`` and answers its end; never raises for a tool's fault.
+
+        ``tools`` is what the model was shown (None: what the registry offers now). ``context`` and the rest are what
+        the handler is told in its :class:`ToolContext`. ``timeout_ms`` bounds this call below the tool's own bound, and
+        is never counted against the tool. Only the caller's own cancellation and KeyboardInterrupt leave this, never
+        inside an exception group.
+        """
+        watermark = Watermark()
+        await watermark.settle()
+        told = ToolContext(
+            call=call,
+            context=context,
+            session_id=session_id,
+            request_id=request_id,
+            registry=self.registry,
+            model=model,
+            values=values,
+            meter=CallMeter(CallClock(self.default_timeout_ms)),
+        )
+        try:
+            tool, arguments = self._admit(call, tools, told, timeout_ms)
+            if self._gatekeeper is not None:
+                await self._gatekeeper.ask(call, told)
+                if call.arguments != arguments:
+                    raise ToolError("invalid_arguments", tool=tool.name, detail="they changed while the gate was asked")
+            await self._slots.acquire()
+            try:
+                # Both waits may have been long: what was withdrawn meanwhile does not run.
+                self._check_withdrawn(tool, tools)
+                result = await self._run_in_slot(tool, arguments, told, watermark)
+            finally:
+                self._slots.release()
+        except ToolError as error:
+            result = not_answered(error, told, generation=error.generation)
+        except BaseException:
+            self._finish(not_answered(_cancelled(call.name), told, generation=None), told)
+            raise
+        self._finish(result, told)
+        return result
+
+    def _admit(
+        self, call: ToolCall, tools: ToolSnapshot | None, context: ToolContext, timeout_ms: int | None
+    ) -> tuple[Tool, dict[str, Any]]:
+        """The tool and a private copy of its arguments, or the ToolError that refuses them. Sets the call's bound."""
+        tool = self.registry.lookup(call.name) if tools is None else tools.lookup(call.name)
+        if tool is None or tool.handler is None:
+            detail = "" if tool is None else "it is declared, but nothing here answers it"
+            raise ToolError("not_found", tool=call.name, detail=detail)
+        _check_refusal(tool)
+        try:
+            schema = self.registry.schema_of(tool)
+        except SchemaInvalid as error:
+            raise ToolError("not_found", tool=tool.name, detail=inert(str(error))) from None
+        arguments = checked_arguments(call.arguments, schema, tool=tool.name)
+        bound = self.default_timeout_ms if tool.timeout_ms is None else tool.timeout_ms
+        if timeout_ms is not None and timeout_ms < bound:
+            bound, context.meter.own_bound = timeout_ms, False
+        context.meter.clock.timeout_ms = bound
+        return tool, arguments
+
+    def _check_withdrawn(self, tool: Tool, tools: ToolSnapshot | None) -> None:
+        _check_refusal(tool)
+        if tools is not None and tools.lookup(tool.name) is None:
+            raise ToolError("not_found", tool=tool.name, detail="it was withdrawn while the call waited")
+
+    async def _run_in_slot(
+        self, tool: Tool, arguments: dict[str, Any], context: ToolContext, watermark: Watermark
+    ) -> ToolResult:
+        generation = _generation_of(tool)
+        stop = _Stop()
+        running = RunningCall(tool, context, stop.cancel, generation)
+        result: ToolResult | None = None
+        started = time.perf_counter()
+        try:
+            try:
+                answer = await self._execute(running, arguments, stop, watermark)
+                spent_ms = (time.perf_counter() - started) * 1000
+                result = answered(
+                    answer,
+                    tool,
+                    context,
+                    generation=generation,
+                    duration_ms=spent_ms,
+                    max_chars=self.max_result_chars,
+                    outputs=self.registry.outputs,
+                )
+            except ToolError as error:
+                spent_ms = (time.perf_counter() - started) * 1000
+                result = not_answered(error, context, generation=generation, duration_ms=spent_ms)
+            return result
+        finally:
+            # Sources count on hearing the end of each call that they were told of, whatever the end.
+            ended = result or not_answered(_cancelled(tool.name), context, generation=generation)
+            for fault in running.finish(ended):
+                text = exception_text(fault, trusted=True)
+                failed = SourceFailed(source="a watcher of calls", operation="done", error=text, tools=(tool.name,))
+                emit(self._on_event, failed)
+
+    async def _execute(
+        self, running: RunningCall, arguments: dict[str, Any], stop: _Stop, watermark: Watermark
+    ) -> HandlerResult:
+        """The handler's answer, within its time. Raises ToolError where there is none."""
+        tool, context, clock = running.tool, running.context, running.meter.clock
+        answer: HandlerResult | None = None
+        raised: BaseException | None = None
+        try:
+            with stop.scope:
+                emit(
+                    self._on_event,
+                    ToolRunning(
+                        call=running.call,
+                        tool=tool.name,
+                        generation=running.generation,
+                        session_id=context.session_id,
+                    ),
+                )
+                clock.start(stop.scope)
+                self.registry.watch(running)
+                if not stop.asked:
+                    answer = await self.executor.execute(tool, arguments, context)
+        except BaseException as error:
+            let_through(error, watermark)
+            raised = error
+        await watermark.raise_swallowed()
+        if stop.asked:
+            raise _cancelled(tool.name)
+        if stop.scope.cancelled_caught or (_keeps_no_time(context) and clock.remaining_ms() <= 0):
+            raise ToolError("deadline", tool=tool.name, limit="timeout_ms", value=int(clock.timeout_ms))
+        if raised is not None:
+            raise raised if isinstance(raised, ToolError) else fault_of(raised, tool, watermark)
+        assert answer is not None
+        return answer
+
+    def _finish(self, result: ToolResult, context: ToolContext) -> None:
+        event = ToolFinished(call=context.call, tool=result.tool, result=result, session_id=context.session_id)
+        emit(self._on_event, event)
+
+
+class _Stop:
+    """The scope of one call, and whether somebody who watches the call ended it."""
+
+    __slots__ = ("asked", "scope")
+
+    def __init__(self) -> None:
+        self.scope = anyio.CancelScope()
+        self.asked = False
+
+    def cancel(self) -> None:
+        self.asked = True
+        self.scope.cancel()
+
+
+def _cancelled(tool: str) -> ToolError:
+    return ToolError("cancelled", tool=tool)
+
+
+def _check_refusal(tool: Tool) -> None:
+    """Quarantine and revoked grants: the handler is one object in every snapshot, so what it says holds at once."""
+    refusal = getattr(tool.handler, "refusal", None)
+    if not callable(refusal):
+        return
+    try:
+        refused = refusal()
+    except Exception as error:
+        refused = "quarantined", f"nobody could say whether it may run ({exception_text(error)})"
+    if refused is not None:
+        reason, detail = refused
+        raise ToolError(reason, tool=tool.name, detail=detail, generation=_generation_of(tool))
+
+
+def _generation_of(tool: Tool) -> int | None:
+    generation = getattr(tool.handler, "generation", None)
+    return generation if type(generation) is int else None
+
+
+def _keeps_no_time(context: ToolContext) -> bool:
+    """True unless a guest ran: a guest's deadline is the sandbox's to keep, and its answer came in time."""
+    return context.meter.artifact is None and context.meter.fuel_used is None

@@ -1,0 +1,109 @@
+"""Daemon threads of our own: values, exceptions, abandonment, and an interpreter that still ends."""
+
+from __future__ import annotations
+
+import contextvars
+import subprocess
+import sys
+import threading
+
+import anyio
+import pytest
+
+from rho_wasm.host_threads import HostThreads, HostThreadsStatistics, TooManyAbandoned
+
+pytestmark = pytest.mark.anyio
+
+VARIABLE: contextvars.ContextVar[str] = contextvars.ContextVar("VARIABLE", default="unset")
+
+
+async def settled(threads: HostThreads, *, abandoned: int) -> None:
+    """Waits, bounded, until so many abandoned threads still run."""
+    with anyio.fail_after(10):
+        while threads.statistics().abandoned != abandoned:
+            await anyio.sleep(0.001)
+
+
+async def test_a_function_runs_in_another_daemon_thread() -> None:
+    outcome = await HostThreads().run(lambda: threading.current_thread())
+    assert outcome.value is not threading.current_thread()
+    assert outcome.value.daemon
+
+
+async def test_what_it_raises_is_kept_and_not_raised() -> None:
+    def stop() -> None:
+        raise StopIteration(3)
+
+    outcome = await HostThreads().run(stop)
+    assert isinstance(outcome.error, StopIteration)
+    assert isinstance((await HostThreads().run(sys.exit)).error, SystemExit)
+
+
+async def test_it_sees_the_callers_context_variables_and_changes_none() -> None:
+    def change() -> str:
+        before = VARIABLE.get()
+        VARIABLE.set("changed")
+        return before
+
+    VARIABLE.set("mine")
+    assert (await HostThreads().run(change)).value == "mine"
+    assert VARIABLE.get() == "mine"
+
+
+async def test_it_may_run_an_event_loop_of_its_own() -> None:
+    async def inside() -> str:
+        await anyio.sleep(0)
+        return "ran"
+
+    assert (await HostThreads().run(anyio.run, inside)).value == "ran"
+
+
+async def test_a_thread_is_used_again() -> None:
+    threads = HostThreads()
+    first = (await threads.run(threading.get_ident)).value
+    for _ in range(20):
+        with anyio.fail_after(10):
+            while not threads.statistics().idle:
+                await anyio.sleep(0.001)
+        assert (await threads.run(threading.get_ident)).value == first
+
+
+async def test_a_cancelled_caller_leaves_at_once_and_its_thread_is_counted_until_it_ends() -> None:
+    threads = HostThreads()
+    gate = threading.Event()
+    with anyio.move_on_after(0.02) as scope:
+        await threads.run(gate.wait, 30)
+    assert scope.cancelled_caught
+    assert threads.statistics() == HostThreadsStatistics(running=1, abandoned=1, abandoned_ever=1, idle=0)
+    gate.set()
+    await settled(threads, abandoned=0)
+    assert (threads.statistics().running, threads.statistics().abandoned_ever) == (0, 1)
+
+
+async def test_at_the_bound_of_abandoned_threads_no_further_one_starts_until_one_ends() -> None:
+    threads = HostThreads(max_abandoned=2)
+    gate = threading.Event()
+    for _ in range(2):
+        with anyio.move_on_after(0.01):
+            await threads.run(gate.wait, 30)
+    with pytest.raises(TooManyAbandoned) as caught:
+        await threads.run(int)
+    assert caught.value.limit == 2
+    gate.set()
+    await settled(threads, abandoned=0)
+    assert (await threads.run(int)).value == 0
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_an_abandoned_thread_does_not_keep_the_interpreter_from_ending(backend: str) -> None:
+    program = f"""
+import anyio, time
+from rho_wasm.host_threads import HostThreads
+async def main():
+    with anyio.move_on_after(0.05):
+        await HostThreads().run(time.sleep, 600)
+    print("left")
+anyio.run(main, backend={backend!r})
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "left\n", "")
