@@ -16,7 +16,6 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import json
-import os
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Sequence
@@ -145,13 +144,17 @@ async def compile_c(source: str, *, name: str, limits: BuildLimits, trusted: boo
 
 @asynccontextmanager
 async def _fresh_folder() -> AsyncIterator[Path]:
-    # Resolved, because the kernel's rules and clang's overlay know real paths only.
-    folder = Path(os.path.realpath(tempfile.mkdtemp(prefix="rho-build-")))
+    folder = _new_folder()
     try:
         yield folder
     finally:
         with anyio.CancelScope(shield=True):
             await anyio.to_thread.run_sync(shutil.rmtree, folder, True)
+
+
+def _new_folder() -> Path:
+    # Resolved, because the kernel's rules and clang's overlay know real paths only.
+    return Path(tempfile.mkdtemp(prefix="rho-build-")).resolve()
 
 
 def _prepare(folder: Path, source: str, compiler: _Compiler) -> None:

@@ -1,7 +1,7 @@
 """A compiler's messages as :class:`Diagnostic`: which file, line and column, what is wrong. Inert and bounded.
 
-The text is a hostile author's as much as the compiler's (``#error``, ``#line``, names of functions), so it is parsed line
-by line and what fits no known shape is left out.
+The text is a hostile author's as much as the compiler's (``#error``, ``#line``, names of functions), so it is parsed
+line by line and what fits no known shape is left out.
 """
 
 from __future__ import annotations

@@ -6,11 +6,15 @@ import os
 import stat
 from pathlib import Path
 
-__all__ = ["read_bounded"]
+__all__ = ["TooLong", "read_bounded"]
+
+
+class TooLong(OSError):
+    """The file has more bytes than were to be read."""
 
 
 def read_bounded(path: Path, limit: int) -> bytes:
-    """The bytes of ``path``. Raises OSError: it is a link, a folder, a pipe or a device, or has over ``limit`` bytes.
+    """The bytes of ``path``. Raises :class:`TooLong`, and OSError for a link, a folder, a pipe or a device.
 
     A pipe or a device is never waited for.
     """
@@ -22,5 +26,5 @@ def read_bounded(path: Path, limit: int) -> bytes:
         # Read one byte more than allowed: a file may grow after it was measured.
         data = file.read(limit + 1)
     if len(data) > limit:
-        raise OSError(f"it has more than {limit} bytes")
+        raise TooLong(f"it has more than {limit} bytes")
     return data

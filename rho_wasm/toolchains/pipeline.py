@@ -16,7 +16,7 @@ from rho_wasm.limits import HostLimits
 from rho_wasm.manifest import Manifest, embed
 from rho_wasm.sandbox.admission import admit
 from rho_wasm.toolchains.c import compile_c
-from rho_wasm.toolchains.files import read_bounded
+from rho_wasm.toolchains.files import TooLong, read_bounded
 from rho_wasm.toolchains.limits import BuildLimits
 from rho_wasm.toolchains.toolchain import Toolchain
 from rho_wasm.toolchains.wat import compile_wat
@@ -48,22 +48,23 @@ async def build(
     language: str | None = None,
     manifest: Manifest | Mapping[str, Any] | None = None,
     trusted: bool = False,
-    limits: BuildLimits = BuildLimits(),
+    limits: BuildLimits | None = None,
     host_limits: HostLimits | None = None,
 ) -> Artifact:
     """Builds one guest and checks that a host would let it in. The same source and manifest give the same bytes.
 
     ``source`` is the text, its bytes (UTF-8), or a path *as a* :class:`~pathlib.Path`: a str is always text, so that
     nobody's text makes the host read a file. ``language`` follows from a path's suffix, else it must be said.
-    ``manifest`` may be left out for a path with ``STEM.manifest.json`` beside it. Every build runs in child processes
-    bounded by ``limits``; for C they can read nothing of the host, and where the system cannot promise that the build
-    is refused unless ``trusted``.
+    ``manifest`` may be left out for a path with ``STEM.manifest.json`` beside it. A build runs in child processes
+    bounded by ``limits``, and its module must pass ``host_limits`` (the defaults for both). A C compiler can read
+    nothing of the host; where the system cannot promise that, the build is refused unless ``trusted``.
 
     Raises :class:`BuildError` (its ``diagnostics`` have file, line and column; reasons ``build_failed``,
     ``build_timeout``, ``build_memory``, ``build_too_large``, ``build_crashed``, ``source_unreadable``,
     ``source_too_large``, ``language_unknown``, ``manifest_missing``, ``missing_extra``, ``confinement_missing``) and
     :class:`ModuleRejected` for a manifest or a module that no host takes.
     """
+    limits = limits or BuildLimits()
     path = Path(source) if isinstance(source, os.PathLike) else None
     name, toolchain = _choose(path, language)
     suffix = toolchain.suffix
@@ -99,6 +100,8 @@ async def _read_source(source: Source, *, name: str, file: str, limits: BuildLim
     if isinstance(source, os.PathLike):
         try:
             data = await anyio.to_thread.run_sync(read_bounded, Path(source), limits.source_bytes)
+        except TooLong:
+            raise refused("source_too_large", f"is longer than {limits.source_bytes} bytes") from None
         except OSError as error:
             raise refused("source_unreadable", f"cannot be read: {error.strerror or error}") from None
     else:

@@ -10,8 +10,12 @@ from typing import NoReturn, Protocol
 from rho_wasm.errors import BuildError, Diagnostic
 from rho_wasm.sandbox.child import ChildOutcome
 from rho_wasm.toolchains.limits import BuildLimits
+from rho_wasm.untrusted import inert
 
 __all__ = ["Built", "Toolchain", "fail"]
+
+_OUT_OF_MEMORY = ("out of memory", "bad_alloc", "MemoryError", "memory allocation of")
+"""What LLVM, its C++ library, Python and Rust say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,12 +49,14 @@ def fail(
         reason, message = "build_too_large", f"the build made more than {limits.file_bytes} bytes"
     elif outcome.signal == signal.SIGXFSZ or "File too large" in text:
         reason, message = "build_too_large", f"the build wrote a file of more than {limits.file_bytes} bytes"
-    elif "out of memory" in text or "MemoryError" in text or "memory allocation of" in text:
+    elif any(sign in text for sign in _OUT_OF_MEMORY):
         reason, message = "build_memory", f"the build needed more than {limits.memory_bytes} bytes of memory"
     elif outcome.signal is not None and not any(found.severity == "error" for found in diagnostics):
         reason, message = "build_crashed", f"the compiler died of signal {outcome.signal}"
     elif not diagnostics:
         message = f"the compiler ended with status {outcome.returncode} and said nothing that can be shown"
     if message is not None:
-        diagnostics = [Diagnostic(message, file=name), *diagnostics]
+        # What the compiler said on its way down has no place in the source and would only distract.
+        placed = [found for found in diagnostics if found.line is not None]
+        diagnostics = [Diagnostic(message, file=inert(name, limit=128)), *placed]
     raise BuildError(language, diagnostics[: limits.diagnostics], reason=reason)

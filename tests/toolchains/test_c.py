@@ -1,0 +1,191 @@
+"""C becomes a guest: what the linker leaves, what the author hears, what a build may cost."""
+
+from __future__ import annotations
+
+import importlib.util
+import tempfile
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from rho_wasm import wasm
+from rho_wasm.errors import BuildError
+from rho_wasm.sandbox.confine import landlock_version
+from rho_wasm.toolchains import BuildLimits, build
+from rho_wasm.toolchains.c import compile_c, require_confinement
+from tests.toolchains.conftest import MINIMAL_C
+
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.skipif(landlock_version() == 0, reason="C is built only where the kernel has Landlock"),
+]
+
+
+async def compiled(source: str, limits: BuildLimits | None = None) -> bytes:
+    return (await compile_c(source, name="tool.c", limits=limits or BuildLimits())).wasm
+
+
+async def refusal(source: str, limits: BuildLimits | None = None) -> BuildError:
+    with pytest.raises(BuildError) as caught:
+        await compiled(source, limits)
+    return caught.value
+
+
+async def test_a_guest_is_built_and_let_in(manifest: dict[str, Any]) -> None:
+    artifact = await build(MINIMAL_C, language="c", manifest=manifest)
+    assert (artifact.language, artifact.provenance, artifact.log) == ("c", "built here", "")
+    assert artifact.toolchain is not None
+    assert artifact.toolchain.startswith("ziglang ")
+
+
+async def test_the_same_source_gives_the_same_bytes_in_every_folder_and_at_every_time() -> None:
+    source = MINIMAL_C + "const char *const stamp[] = {__DATE__, __TIME__, __TIMESTAMP__, __FILE__, __BASE_FILE__};\n"
+    source += '__attribute__((export_name("stamp"))) const char *const *stamp_of(void) { return stamp; }\n'
+    first = await compiled(source)
+    assert first == await compiled(source)
+    assert b"rho-build-" not in first
+    assert b"1970" in first
+
+
+async def test_only_names_of_functions_are_kept_beside_the_code() -> None:
+    module = await compiled(MINIMAL_C)
+    assert [name for name, _ in wasm.custom_sections(module)] == ["name"]
+
+
+async def test_the_compilers_own_headers_can_be_included() -> None:
+    names = ("stdint", "stddef", "stdbool", "limits", "float", "stdarg", "stdalign", "iso646", "wasm_simd128")
+    await compiled("".join(f"#include <{name}.h>\n" for name in names))
+
+
+async def test_a_newer_standard_and_plain_c11_agree_with_the_header() -> None:
+    pedantic = '#pragma clang diagnostic error "-Wall"\n#pragma clang diagnostic error "-Wextra"\n'
+    pedantic += '#pragma clang diagnostic error "-Wpedantic"\n'
+    await compiled(pedantic + MINIMAL_C)
+
+
+async def test_an_error_has_line_column_and_the_authors_file_name() -> None:
+    error = await refusal("int f(void) {\n  return missing;\n}\n")
+    assert error.reason == "build_failed"
+    first = error.diagnostics[0]
+    assert (first.file, first.line, first.column, first.severity) == ("tool.c", 2, 10, "error")
+    assert "missing" in first.message
+
+
+async def test_an_error_inside_a_header_names_the_header() -> None:
+    error = await refusal('#define rho_value int\n#include "rho.h"\n')
+    assert "rho.h" in {found.file for found in error.diagnostics}
+
+
+async def test_a_line_directive_may_rename_a_file_but_shows_nothing_of_it() -> None:
+    error = await refusal('#line 1 "/etc/passwd"\nint x = missing;\n')
+    assert error.diagnostics[0].file == "passwd"
+    assert "root" not in str(error)
+
+
+async def test_warnings_are_kept_in_the_log(manifest: dict[str, Any]) -> None:
+    artifact = await build(MINIMAL_C + "int f(int unused) { return 1; }\n", language="c", manifest=manifest)
+    assert "unused parameter 'unused'" in artifact.log
+
+
+async def test_a_function_of_the_c_library_is_named() -> None:
+    error = await refusal(
+        'double sin(double);\n__attribute__((export_name("f"))) double f(double x) { return sin(x); }\n'
+    )
+    assert error.diagnostics[0].message.startswith("sin is not defined anywhere")
+
+
+async def test_many_errors_are_cut_to_a_few() -> None:
+    error = await refusal("".join(f"int x{n} = missing{n};\n" for n in range(5000)))
+    assert len(error.diagnostics) <= 20
+
+
+async def test_a_flood_of_warnings_is_bounded(manifest: dict[str, Any]) -> None:
+    artifact = await build(MINIMAL_C + '#warning "x"\n' * 20_000, language="c", manifest=manifest)
+    assert len(artifact.log) < 10_000
+
+
+async def test_an_author_cannot_send_escapes_through_the_compiler() -> None:
+    error = await refusal("#error \x1b[31m\u202e\n")
+    assert not set(str(error)) & {"\x1b", "\u202e"}
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("char big[10000000] = {1};", "build_too_large"),
+        ("char big[1u << 31] = {1};", "build_memory"),
+        ('__asm__(".rept 100\\n.fill 100000000, 1, 1\\n.endr");', "build_memory"),
+        ("int x[] = {[0 ... 400000000] = 1};", "build_memory"),
+        ('#include "main.c"\n#include "main.c"\n', "build_failed"),
+        ("int x = " + "-(" * 5000 + "1" + ")" * 5000 + ";", "build_failed"),
+    ],
+    ids=["a large file", "a huge file", "an assembler bomb", "a huge initialiser", "itself twice", "nesting"],
+)
+async def test_a_bomb_ends_at_a_bound(source: str, reason: str) -> None:
+    limits = BuildLimits(file_bytes=1_000_000, memory_bytes=400_000_000, cpu_seconds=5)
+    error = await refusal(source, limits)
+    assert error.reason in (reason, "build_timeout")
+
+
+MACRO_BOMB = "#define A(x) x,x,x,x,x,x,x,x,x,x\n#define B A(A(A(A(A(A(A(A(1))))))))\n" + "#if (B)\n#endif\n" * 1000
+
+
+async def test_a_build_that_takes_for_ever_is_stopped() -> None:
+    error = await refusal(MACRO_BOMB, BuildLimits(cpu_seconds=0.5))
+    assert error.reason == "build_timeout"
+    assert "0.5 s of CPU time" in str(error)
+
+
+async def test_a_build_is_stopped_by_the_clock_too() -> None:
+    error = await refusal(MACRO_BOMB, BuildLimits(wall_seconds=0.2))
+    assert error.reason == "build_timeout"
+
+
+def build_folders() -> set[str]:
+    return {path.name for path in Path(tempfile.gettempdir()).glob("rho-build-*")}
+
+
+async def test_the_fresh_folder_is_gone_after_success_failure_and_cancellation() -> None:
+    before = build_folders()
+    await compiled(MINIMAL_C)
+    await refusal("int x = ;")
+    with anyio.move_on_after(0.2) as scope:
+        await compiled(MACRO_BOMB)
+    assert scope.cancelled_caught
+    assert build_folders() <= before
+
+
+async def test_builds_run_side_by_side() -> None:
+    modules: list[bytes] = []
+
+    async def one() -> None:
+        modules.append(await compiled(MINIMAL_C))
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(4):
+            tasks.start_soon(one)
+    assert len(modules) == 4
+    assert len(set(modules)) == 1
+
+
+async def test_a_missing_compiler_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    find = importlib.util.find_spec
+
+    def without(name: str, package: str | None = None) -> ModuleSpec | None:
+        return None if name == "ziglang" else find(name, package)
+
+    monkeypatch.setattr(importlib.util, "find_spec", without)
+    error = await refusal(MINIMAL_C)
+    assert (error.reason, error.hint) == ("missing_extra", "pip install 'rho-wasm[c]'")
+
+
+async def test_without_confinement_only_a_trusted_source_is_built() -> None:
+    with pytest.raises(BuildError) as caught:
+        require_confinement(0, trusted=False)
+    assert caught.value.reason == "confinement_missing"
+    assert "Landlock" in str(caught.value)
+    require_confinement(0, trusted=True)
+    require_confinement(1, trusted=False)

@@ -1,0 +1,71 @@
+"""Messages of compilers become diagnostics: the author's names, no folders, nothing that a terminal would obey."""
+
+from __future__ import annotations
+
+from rho_wasm.errors import Diagnostic
+from rho_wasm.toolchains.diagnostics import from_clang, from_wat
+
+NAMES = {"main.c": "count.c"}
+
+
+def clang(text: str, limit: int = 20) -> tuple[Diagnostic, ...]:
+    return from_clang(text, names=NAMES, limit=limit)
+
+
+def test_a_message_has_the_authors_file_line_column_and_severity() -> None:
+    assert clang("main.c:3:14: error: expected ';'\n") == (
+        Diagnostic("expected ';'", file="count.c", line=3, column=14, severity="error"),
+    )
+
+
+def test_a_fatal_error_is_an_error() -> None:
+    assert clang("main.c:1:10: fatal error: 'x.h' file not found")[0].severity == "error"
+
+
+def test_errors_come_before_warnings_and_warnings_before_notes_each_in_their_order() -> None:
+    text = "main.c:1:1: note: n\nmain.c:2:1: warning: w\nmain.c:4:1: error: b\nmain.c:3:1: error: a\n"
+    assert [found.message for found in clang(text)] == ["b", "a", "w", "n"]
+
+
+def test_folders_are_left_out() -> None:
+    assert clang("/home/someone/secret/rho.h:1:2: error: x")[0].file == "rho.h"
+    assert clang("C\\x\\y.h:1:2: error: x")[0].file == "y.h"
+
+
+def test_source_lines_carets_and_traces_of_includes_are_left_out() -> None:
+    text = "In file included from main.c:1:\n   12 | root:x:0:0\n      | ^~~~\n1 error generated.\n"
+    assert clang(text) == ()
+
+
+def test_the_same_message_is_told_once() -> None:
+    assert len(clang("main.c:1:1: error: x\n" * 50)) == 1
+
+
+def test_no_more_than_the_limit_is_told() -> None:
+    assert len(clang("".join(f"main.c:{n}:1: error: x\n" for n in range(1, 100)), limit=7)) == 7
+
+
+def test_control_and_bidirectional_characters_come_out_escaped_and_long_messages_cut() -> None:
+    [found] = clang("\x1b[31m.c:1:1: error: \u202e" + "x" * 10_000)
+    assert found.file == "\\x1b[31m.c"
+    assert found.message.startswith("\\u202exxx")
+    assert len(found.message) <= 500
+
+
+def test_enormous_numbers_are_bounded() -> None:
+    [found] = clang("main.c:9999999999:0: error: x")
+    assert (found.line, found.column) == (10**9, 1)
+
+
+def test_a_function_of_the_c_library_is_explained() -> None:
+    [found] = clang("wasm-ld: error: main.o: undefined symbol: sin\n")
+    assert found.message.startswith("sin is not defined anywhere: there is no C library")
+
+
+def test_wat_without_a_place_has_none() -> None:
+    assert from_wat("", name="a.wat") == Diagnostic("not WebAssembly text", file="a.wat")
+
+
+def test_wat_with_a_place_has_it_whatever_the_source_line_shows() -> None:
+    text = 'bad\n     --> <anon>:2:5\n      |\n    2 | (func "\n      --> <anon>:9:9")\n'
+    assert from_wat(text, name="a.wat") == Diagnostic("bad", file="a.wat", line=2, column=5)

@@ -1,0 +1,141 @@
+"""What build takes as a source, where it finds the manifest, what it refuses before and after a toolchain ran."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rho_wasm import wasm
+from rho_wasm.errors import BuildError, ModuleRejected
+from rho_wasm.limits import HostLimits
+from rho_wasm.manifest import Manifest
+from rho_wasm.sandbox.abi import MANIFEST_SECTION
+from rho_wasm.toolchains import BuildLimits, build, languages
+from tests.toolchains.conftest import MINIMAL_WAT
+
+
+def test_the_languages_are_named_with_their_suffixes() -> None:
+    assert languages() == {"c": ".c", "wat": ".wat"}
+
+
+@pytest.mark.anyio
+async def test_text_bytes_and_a_path_give_the_same_artifact(tmp_path: Path, manifest: dict[str, Any]) -> None:
+    (tmp_path / "tool.wat").write_text(MINIMAL_WAT)
+    built = [
+        await build(MINIMAL_WAT, language="wat", manifest=manifest),
+        await build(MINIMAL_WAT.encode(), language="wat", manifest=Manifest.from_json(manifest)),
+        await build(tmp_path / "tool.wat", manifest=manifest),
+    ]
+    assert len({artifact.sha256 for artifact in built}) == 1
+    artifact = built[0]
+    assert artifact.provenance == "built here"
+    assert (artifact.language, artifact.source) == ("wat", MINIMAL_WAT)
+    assert artifact.toolchain is not None
+    assert artifact.toolchain.startswith("wasmtime ")
+    assert artifact.manifest.language == "wat"
+    assert artifact.tools == ("nothing",)
+
+
+@pytest.mark.anyio
+async def test_the_manifest_is_found_beside_the_source(tmp_path: Path, manifest: dict[str, Any]) -> None:
+    (tmp_path / "tool.wat").write_text(MINIMAL_WAT)
+    (tmp_path / "tool.manifest.json").write_text(json.dumps(manifest))
+    artifact = await build(tmp_path / "tool.wat")
+    payload = wasm.custom(artifact.wasm, MANIFEST_SECTION)
+    assert payload is not None
+    assert Manifest.decode(payload).tools[0].name == "nothing"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("as_path", [True, False])
+async def test_a_missing_manifest_is_an_error_that_says_how_to_give_one(tmp_path: Path, as_path: bool) -> None:
+    (tmp_path / "tool.wat").write_text(MINIMAL_WAT)
+    with pytest.raises(BuildError) as caught:
+        await build(tmp_path / "tool.wat" if as_path else MINIMAL_WAT, language="wat")
+    assert caught.value.reason == "manifest_missing"
+    assert "STEM.manifest.json" in caught.value.hint
+
+
+@pytest.mark.anyio
+async def test_a_manifest_that_is_none_is_refused_with_its_fault(manifest: dict[str, Any]) -> None:
+    manifest["tools"][0]["surprise"] = 1
+    with pytest.raises(ModuleRejected) as caught:
+        await build(MINIMAL_WAT, language="wat", manifest=manifest)
+    assert caught.value.reason == "manifest_invalid"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("source", "language"),
+    [("tool.wat", None), (Path("tool.rs"), None), (Path("tool"), None), ("int x;", "cobol"), ("x", "\x1b[31m")],
+)
+async def test_an_unknown_language_is_refused_and_the_known_ones_are_named(
+    source: str | Path, language: str | None, manifest: dict[str, Any]
+) -> None:
+    with pytest.raises(BuildError) as caught:
+        await build(source, language=language, manifest=manifest)
+    assert caught.value.reason == "language_unknown"
+    assert "wat (.wat)" in caught.value.hint
+    assert "\x1b" not in str(caught.value)
+
+
+@pytest.mark.anyio
+async def test_text_never_names_a_file(tmp_path: Path, manifest: dict[str, Any]) -> None:
+    """A str is text even where a file of that name exists: a model's text must not make the host read a file."""
+    (tmp_path / "tool.wat").write_text(MINIMAL_WAT)
+    with pytest.raises(BuildError) as caught:
+        await build(str(tmp_path / "tool.wat"), language="wat", manifest=manifest)
+    assert caught.value.reason == "build_failed"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("kind", ["missing", "link", "folder", "pipe"])
+async def test_what_is_no_regular_file_is_not_read(tmp_path: Path, kind: str, manifest: dict[str, Any]) -> None:
+    path = tmp_path / "tool.wat"
+    if kind == "link":
+        (tmp_path / "secret").write_text(MINIMAL_WAT)
+        path.symlink_to(tmp_path / "secret")
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(path)
+    with pytest.raises(BuildError) as caught:
+        await build(path, manifest=manifest)
+    assert caught.value.reason == "source_unreadable"
+    assert caught.value.diagnostics[0].file == "tool.wat"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("source", [b"\xff\xfe", b"(module)\x00", "(module \udc80)"])
+async def test_a_source_that_is_no_text_is_refused(source: str | bytes, manifest: dict[str, Any]) -> None:
+    with pytest.raises(BuildError) as caught:
+        await build(source, language="wat", manifest=manifest)
+    assert caught.value.reason == "source_unreadable"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("as_path", [True, False])
+async def test_a_source_over_its_bound_is_refused(tmp_path: Path, as_path: bool, manifest: dict[str, Any]) -> None:
+    path = tmp_path / "tool.wat"
+    path.write_text(MINIMAL_WAT)
+    limits = BuildLimits(source_bytes=len(MINIMAL_WAT) - 1)
+    with pytest.raises(BuildError) as caught:
+        await build(path if as_path else MINIMAL_WAT, language="wat", manifest=manifest, limits=limits)
+    assert caught.value.reason == "source_too_large"
+
+
+@pytest.mark.anyio
+async def test_a_module_that_no_host_lets_in_is_refused_at_once(manifest: dict[str, Any]) -> None:
+    foreign = MINIMAL_WAT.replace("(module", '(module (import "env" "system" (func (param i32)))', 1)
+    with pytest.raises(ModuleRejected):
+        await build(foreign, language="wat", manifest=manifest)
+
+
+@pytest.mark.anyio
+async def test_a_host_with_lower_limits_refuses_more(manifest: dict[str, Any]) -> None:
+    with pytest.raises(ModuleRejected):
+        await build(MINIMAL_WAT, language="wat", manifest=manifest, host_limits=HostLimits(functions=1))
