@@ -226,7 +226,7 @@ def _as_tool_error(error: BaseException, *, tool: str, call: GuestCall) -> ToolE
     if isinstance(error, PlainError):
         limit, value = (_REQUEST_BOUNDS[error.what], error.limit) if isinstance(error, TooLarge) else (None, None)
         return ToolError("invalid_arguments", tool=tool, detail=str(error), limit=limit, value=value)
-    if isinstance(error, Exception):
+    if isinstance(error, Exception) and not isinstance(error, Closed):
         detail = f"a host function raised {type_name(error)}"
         return ToolError("capability_fault", tool=tool, detail=detail, cause=error)
     raise error
