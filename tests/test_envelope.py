@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from rho_wasm import plain
 from rho_wasm.envelope import BadAnswer, Raised, answer_of, parse_answer, read_answer, request
@@ -182,3 +185,36 @@ def test_a_question_is_inert_but_keeps_its_lines() -> None:
     question = parse({"ask_user": "\U000e0041" * 2_000})
     assert isinstance(question, AskUser)
     assert question.question == "\\U000e0041" * 2_000
+
+
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5) | st.floats() | st.text(max_size=5) | st.binary(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+KEYS = st.sampled_from(
+    ["ok", "error", "raised", "ask_user", "halt", "value", "details", "options", "images", "message", "trace", "type"]
+)
+
+
+@given(st.dictionaries(KEYS, PLAIN | st.dictionaries(KEYS, PLAIN, max_size=3), max_size=4))
+@settings(max_examples=300, deadline=None)
+def test_any_map_is_a_result_or_raises_one_of_two(answer: dict[str, Any]) -> None:
+    try:
+        result = parse(answer)
+    except (BadAnswer, Raised) as refusal:
+        error = refusal
+    else:
+        # repr, because a NaN is not equal to itself.
+        assert repr(read_answer(answer_of(result), limits=Limits())) == repr(result)
+        return
+    assert str(error).isprintable()
+    assert len(str(error)) < 2_200
+
+
+@given(st.binary(max_size=60))
+@settings(max_examples=200, deadline=None)
+def test_random_bytes_are_a_result_or_raise_one_of_two(data: bytes) -> None:
+    with contextlib.suppress(BadAnswer, Raised):
+        parse_answer(data, limits=Limits())
+        parse_answer(b"\xa1\x62ok" + data, limits=Limits())

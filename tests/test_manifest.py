@@ -7,9 +7,11 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from rho_wasm import plain, wasm
-from rho_wasm.errors import ModuleRejected
+from rho_wasm.errors import ModuleRejected, NotPlain
 from rho_wasm.limits import HostLimits
 from rho_wasm.manifest import Manifest, embed
 from rho_wasm.sandbox.abi import MANIFEST_SECTION
@@ -314,9 +316,9 @@ def test_json_cannot_claim_an_engine() -> None:
 
 def test_json_is_bounded() -> None:
     many = {"tools": [TOOL], "extensions": {"x": ["y" * 100] * 1_000}}
-    for given in (many, json.dumps(many), " " * 2_000_000):
+    for source in (many, json.dumps(many), " " * 2_000_000):
         with pytest.raises(ModuleRejected) as caught:
-            Manifest.from_json(given)
+            Manifest.from_json(source)
         assert caught.value.reason == "manifest_too_large"
 
 
@@ -324,3 +326,30 @@ def test_a_module_carries_its_manifest_in_one_section() -> None:
     one = decode(manifest())
     module = embed(embed(wasm.HEADER, decode(FULL)), one)
     assert list(wasm.custom_sections(module)) == [(MANIFEST_SECTION, one.encode())]
+
+
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.binary(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.sampled_from([*FULL, "surprise"]), st.sampled_from([*FULL["tools"][0], "surprise"]), PLAIN, st.booleans())
+@settings(max_examples=300, deadline=None)
+def test_any_value_in_any_place_is_accepted_or_rejected(outer: str, inner: str, value: Any, inside: bool) -> None:
+    changed = FULL | ({"tools": [FULL["tools"][0] | {inner: value}]} if inside else {outer: value})
+    try:
+        data = plain.encode(changed)
+    except NotPlain:
+        return
+    try:
+        read = Manifest.decode(data)
+    except ModuleRejected as refusal:
+        error = refusal
+    else:
+        assert Manifest.decode(read.encode()).encode() == read.encode()
+        return
+    assert error.reason in {"manifest_invalid", "abi_version", "manifest_requires"}
+    assert str(error).isprintable()
+    assert len(str(error)) < 900
