@@ -66,7 +66,7 @@ class BadAnswer(RhoError):
 class Raised(RhoError):
     """The handler in the guest crashed and its SDK caught it. All text is inert and bounded.
 
-    ``trace`` is at most 64 lines of 200 characters, innermost last call first as the SDK gave it.
+    ``trace`` is at most 64 lines of 200 characters, in the order that the SDK gave them.
     """
 
     reason = "handler_raised"

@@ -164,10 +164,6 @@ class ToolDeclaration(_Frozen):
             raise ValueError("a guest's tool cannot be manual: only the host's own tools are; remove the key")
         return given
 
-    def as_plain(self) -> dict[str, Any]:
-        # An empty map or text that was said stays said.
-        return super().as_plain() | {"description": self.description, "input_schema": thaw(self.input_schema)}
-
 
 class Manifest(_Frozen):
     """Everything that a module declares. ``capabilities`` is a ceiling: what is not named here is never granted.
