@@ -1,0 +1,121 @@
+"""One object that owns the parts of a host and closes them in the right order."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager, closing
+
+import anyio.to_thread
+
+from rho_wasm.dynamic.artifact import Artifact
+from rho_wasm.dynamic.gates import Approve
+from rho_wasm.dynamic.outputs import StoreOutputs
+from rho_wasm.dynamic.source import DynamicSource
+from rho_wasm.dynamic.store import Store
+from rho_wasm.events import OnEvent
+from rho_wasm.executor import DefaultExecutor
+from rho_wasm.gates import Gate, allow_all
+from rho_wasm.host_threads import HostThreads
+from rho_wasm.limits import HostLimits, Limits
+from rho_wasm.policy import Policy
+from rho_wasm.registry import ToolRegistry
+from rho_wasm.runner import ToolRunner
+from rho_wasm.sandbox import NativeCache, Sandbox
+from rho_wasm.sources import ToolSource
+from rho_wasm.toolchains import build
+from rho_wasm.tools import Tool
+
+__all__ = ["Host"]
+
+
+class Host:
+    """A store, a sandbox, the dynamic source, a registry and a runner that belong together. Made by :meth:`open`."""
+
+    def __init__(
+        self,
+        *,
+        policy: Policy,
+        limits: HostLimits,
+        store: Store,
+        sandbox: Sandbox,
+        source: DynamicSource,
+        registry: ToolRegistry,
+        runner: ToolRunner,
+    ) -> None:
+        self.policy = policy
+        self.limits = limits
+        self.store = store
+        self.sandbox = sandbox
+        self.source = source
+        self.registry = registry
+        self.runner = runner
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls,
+        store: str | os.PathLike[str] | Store,
+        *,
+        core: Iterable[Tool] | None = None,
+        sources: Iterable[ToolSource] = (),
+        gate: Gate = allow_all,
+        policy: Policy | str | os.PathLike[str] | None = None,
+        limits: HostLimits | Limits | None = None,
+        approve: Approve | None = None,
+        on_event: OnEvent | None = None,
+    ) -> AsyncIterator[Host]:
+        """A host on ``store``: a folder (made if it is not there), ``":memory:"``, or a :class:`Store`.
+
+        ``core`` tools come first and their names always win (None: the built-in ones, ``[]``: none); then the dynamic
+        source, then ``sources`` in their order. ``gate`` is asked before each call. ``policy`` is a :class:`Policy` or
+        the path of its TOML file; None is the default policy. ``limits`` bound the host, or, given :class:`Limits`,
+        each call. ``approve`` answers the switch gate ``approval``. ``on_event`` hears every event, in the event
+        loop's thread. A :class:`Store` that was handed in stays open; everything else is closed at the end.
+
+        Raises :class:`rho_wasm.errors.PolicyError` and :class:`rho_wasm.errors.StoreError`: then nothing was started.
+        """
+        loaded = policy if isinstance(policy, Policy) else Policy() if policy is None else Policy.load(policy)
+        bounds = HostLimits(call=limits) if isinstance(limits, Limits) else limits or HostLimits()
+        opened = store if isinstance(store, Store) else await anyio.to_thread.run_sync(Store.open, store)
+        try:
+            async with (
+                Sandbox(limits=bounds, cache=NativeCache.default(max_bytes=bounds.compiled_cache_bytes)) as sandbox,
+                DynamicSource(
+                    opened,
+                    sandbox,
+                    policy=loaded,
+                    limits=bounds.call,
+                    approve=approve,
+                    rebuild=_rebuild,
+                    on_event=on_event,
+                ) as source,
+            ):
+                with closing(StoreOutputs(opened, max_bytes=bounds.output_bytes)) as outputs:
+                    registry = ToolRegistry(core, sources=(source, *sources), outputs=outputs, on_event=on_event)
+                    runner = ToolRunner(
+                        registry,
+                        gate=gate,
+                        executor=DefaultExecutor(threads=HostThreads(max_abandoned=bounds.max_abandoned_handlers)),
+                        max_concurrent=bounds.max_concurrent_calls,
+                        max_result_chars=bounds.max_result_chars,
+                        on_event=on_event,
+                    )
+                    yield cls(
+                        policy=loaded,
+                        limits=bounds,
+                        store=opened,
+                        sandbox=sandbox,
+                        source=source,
+                        registry=registry,
+                        runner=runner,
+                    )
+        finally:
+            if opened is not store:
+                opened.close()
+
+
+async def _rebuild(artifact: Artifact) -> bytes:
+    """What this host makes of an artifact's source: a claim that is the same byte for byte becomes ``built here``."""
+    built = await build(artifact.source or "", language=artifact.language, manifest=artifact.manifest)
+    return built.wasm
