@@ -15,6 +15,7 @@ from rho_wasm.manifest import Manifest
 from rho_wasm.results import HandlerResult, Ok
 from rho_wasm.sandbox import NativeCache, Sandbox
 from rho_wasm.sandbox.admission import admit
+from rho_wasm.toolchains import build
 from tests.fixture_build import FIXTURES, built, names
 from tests.fixture_table import ENDINGS, REFUSED, Ending
 
@@ -64,6 +65,11 @@ def test_the_table_names_every_guest_in_webassembly_text() -> None:
 @pytest.mark.parametrize("name", names(".wat"))
 def test_a_guest_in_webassembly_text_builds_to_the_committed_bytes(name: str) -> None:
     assert built(name) == wasm(name)
+
+
+@pytest.mark.anyio
+async def test_the_toolchain_of_the_package_builds_the_same_bytes() -> None:
+    assert (await build(FIXTURES / "echo.wat")).wasm == wasm("echo")
 
 
 @pytest.mark.slow
