@@ -51,7 +51,8 @@ _CLANG = (
     "-mcpu=mvp",
     *(f"-m{feature}" for feature in _FEATURES),
     "-std=gnu17",
-    "-O2",
+    # Against -O2: the same fuel within 3 %, two thirds of the size and of the time to compile.
+    "-Os",
     "-ffreestanding",
     "-Wall",
     "-Wextra",

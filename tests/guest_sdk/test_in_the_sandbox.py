@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -39,56 +38,50 @@ class Guest:
         return caught.value
 
 
-@asynccontextmanager
-async def guest_of(artifact: Artifact) -> AsyncIterator[Guest]:
-    async with Sandbox() as sandbox:
-        yield Guest(sandbox, await sandbox.load(artifact.wasm))
+@pytest.fixture
+async def guest(sandbox: Sandbox, values_artifact: Artifact) -> Guest:
+    return Guest(sandbox, await sandbox.load(values_artifact.wasm))
 
 
-async def test_plain_values_come_back_as_they_went(values_artifact: Artifact) -> None:
-    async with guest_of(values_artifact) as guest:
-        for value in VALUES.values():
-            answer = await guest.call("echo", {"value": value})
-            assert isinstance(answer, Ok)
-            assert same(answer.value, {"value": value})
-
-
-async def test_every_answer_becomes_its_result(values_artifact: Artifact) -> None:
-    async with guest_of(values_artifact) as guest:
-        assert await guest.call("answers", {"shape": "ok"}) == Ok("fine", details={"key": "value"})
-        assert await guest.call("answers", {"shape": "failed"}) == Failed("not today", details={"key": "value"})
-        assert await guest.call("answers", {"shape": "halt"}) == Halt("done", {"key": "value"})
-        asked = await guest.call("answers", {"shape": "ask"})
-        assert isinstance(asked, AskUser)
-        assert (asked.question, dict(asked.options)) == ("which one?", {"key": "value"})
-        pictured = await guest.call("answers", {"shape": "images"})
-        assert isinstance(pictured, Ok)
-        assert [image.mime_type for image in pictured.images] == ["image/gif", "image/gif"]
-        assert (await guest.fault("answers", {"shape": "raised"})).reason == "handler_raised"
-
-
-async def test_a_misuse_is_a_trap_whose_backtrace_and_log_say_what_and_where(values_artifact: Artifact) -> None:
-    async with guest_of(values_artifact) as guest:
-        fault = await guest.fault("misuse", {"how": "no_key"})
-        assert fault.reason == "trapped"
-        assert any("misuse" in line for line in guest.meter.backtrace)
-        assert [(line.level, line.text) for line in guest.meter.log] == [(40, "a value in a map wants a key first")]
-
-
-async def test_no_memory_left_is_told_from_a_trap(values_artifact: Artifact) -> None:
-    async with guest_of(values_artifact) as guest:
-        assert (await guest.fault("allocate", {"count": 2**30})).reason == "out_of_memory"
-
-
-async def test_a_request_near_its_bound_is_taken(values_artifact: Artifact) -> None:
-    async with guest_of(values_artifact) as guest:
-        text = "x" * 1_000_000
-        assert await guest.call("echo", {"value": text}) == Ok({"value": text})
-
-
-async def test_a_capability_that_nobody_granted_is_refused_in_words(asking_artifact: Artifact) -> None:
-    async with guest_of(asking_artifact) as guest:
-        answer = await guest.call("asks_host", {"url": "x"})
+async def test_plain_values_come_back_as_they_went(guest: Guest) -> None:
+    for value in VALUES.values():
+        answer = await guest.call("echo", {"value": value})
         assert isinstance(answer, Ok)
-        assert answer.value["granted"] is False
-        assert set(answer.value["reply"]) == {"kind", "message"}
+        assert same(answer.value, {"value": value})
+
+
+async def test_every_answer_becomes_its_result(guest: Guest) -> None:
+    assert await guest.call("answers", {"shape": "ok"}) == Ok("fine", details={"key": "value"})
+    assert await guest.call("answers", {"shape": "failed"}) == Failed("not today", details={"key": "value"})
+    assert await guest.call("answers", {"shape": "halt"}) == Halt("done", {"key": "value"})
+    asked = await guest.call("answers", {"shape": "ask"})
+    assert isinstance(asked, AskUser)
+    assert (asked.question, dict(asked.options)) == ("which one?", {"key": "value"})
+    pictured = await guest.call("answers", {"shape": "images"})
+    assert isinstance(pictured, Ok)
+    assert [image.mime_type for image in pictured.images] == ["image/gif", "image/gif"]
+    assert (await guest.fault("answers", {"shape": "raised"})).reason == "handler_raised"
+
+
+async def test_a_misuse_is_a_trap_whose_backtrace_and_log_say_what_and_where(guest: Guest) -> None:
+    fault = await guest.fault("misuse", {"how": "no_key"})
+    assert fault.reason == "trapped"
+    assert any("misuse" in line for line in guest.meter.backtrace)
+    assert [(line.level, line.text) for line in guest.meter.log] == [(40, "a value in a map wants a key first")]
+
+
+async def test_no_memory_left_is_told_from_a_trap(guest: Guest) -> None:
+    assert (await guest.fault("allocate", {"count": 2**30})).reason == "out_of_memory"
+
+
+async def test_a_request_near_its_bound_is_taken(guest: Guest) -> None:
+    text = "x" * 1_000_000
+    assert await guest.call("echo", {"value": text}) == Ok({"value": text})
+
+
+async def test_a_capability_that_nobody_granted_is_refused(sandbox: Sandbox, asking_artifact: Artifact) -> None:
+    guest = Guest(sandbox, await sandbox.load(asking_artifact.wasm))
+    answer = await guest.call("asks_host", {"url": "x"})
+    assert isinstance(answer, Ok)
+    assert answer.value["granted"] is False
+    assert set(answer.value["reply"]) == {"kind", "message"}

@@ -6,6 +6,10 @@ from typing import Any
 
 import pytest
 
+from tests.sandbox.conftest import sandbox, shared_cache
+
+__all__ = ["MINIMAL_C", "MINIMAL_WAT", "manifest", "sandbox", "shared_cache"]
+
 MINIMAL_C = """
 #include "rho.h"
 static rho_answer nothing(rho_value arguments) { (void)arguments; return rho_ok_text("nothing"); }

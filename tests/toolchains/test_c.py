@@ -125,7 +125,7 @@ async def test_an_author_cannot_send_escapes_through_the_compiler() -> None:
     ids=["a large file", "a huge file", "an assembler bomb", "a huge initialiser", "itself twice", "nesting"],
 )
 async def test_a_bomb_ends_at_a_bound(source: str, reason: str) -> None:
-    limits = BuildLimits(file_bytes=1_000_000, memory_bytes=400_000_000, cpu_seconds=5)
+    limits = BuildLimits(file_bytes=1_000_000, memory_bytes=300_000_000, cpu_seconds=5)
     error = await refusal(source, limits)
     assert error.reason in (reason, "build_timeout")
 
