@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import anyio
@@ -62,6 +62,13 @@ def runner_of(*tools: Tool, sources: Iterable[Any] = (), events: Events | None =
     """A runner on a registry of these core tools alone."""
     on_event = None if events is None else events.append
     return ToolRunner(ToolRegistry(tools, sources=sources, on_event=on_event), on_event=on_event, **options)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Waits, bounded, for what a thread does: no event of this loop tells of it."""
+    with anyio.fail_after(10):
+        while not condition():  # noqa: ASYNC110
+            await anyio.sleep(0.001)
 
 
 class Events(list[Event]):

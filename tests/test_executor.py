@@ -1,23 +1,38 @@
 """The default executor, held to ``seeds/allm-tool-executor-default.txt``.
 
-| sentence of the seed | test |
-|---|---|
-| invokes the tool's handler directly, dispatching on arity (1 or 2) | test_a_handler_of_one_or_two_arguments_is_called_with_as_many |
-| Converts raises ... to ToolError | test_a_raise_is_handler_raised |
-| Converts exits ... to ToolError | test_an_exit_is_handler_exit |
-| Converts throws ... to ToolError | test_a_raise_is_handler_raised (Python has no throw beside raise) |
-| Converts invalid returns ... to ToolError | test_any_other_return_is_invalid_return |
-| Converts nil handlers to ToolError | test_a_tool_without_a_handler_is_not_found |
-| passes handler-returned values through unchanged | test_the_four_answers_pass_through_unchanged |
-| A handler that returns an error has reported a failure, one that raises has crashed; converting every failure into the same error would erase the distinction | test_a_reported_failure_and_a_crash_never_merge |
-| arity 2: opts is the call context; missing keys read as nil | test_the_context_says_none_for_what_is_missing |
-| Handlers of other arities raise ArgumentError (a programmer's error, not a tool failure) | test_any_other_arity_is_a_type_error_when_the_tool_is_made |
-| non-function handlers (MFA tuples) raise FunctionClauseError | test_a_handler_given_as_text_is_a_type_error_when_the_tool_is_made |
-| Synchronous, no retries, no timeouts | test_it_neither_retries_nor_bounds |
-| ToolError carries tool_name and cause | test_a_crash_names_its_tool_and_keeps_its_cause_only_where_the_host_trusts_it |
-| validate_return: ask_user's question is text | test_a_question_that_is_no_text_is_invalid_return |
-| validate_return: its options are a keyword list | test_options_that_are_no_map_with_text_keys_are_invalid_return |
-| validate_return: halt's reason is an atom | test_a_halt_whose_reason_is_no_text_is_invalid_return |
+* invokes the tool's handler directly, dispatching on arity (1 or 2)
+  -> test_a_handler_of_one_or_two_arguments_is_called_with_as_many
+* Converts raises ... to ToolError
+  -> test_a_raise_is_handler_raised
+* Converts exits ... to ToolError
+  -> test_an_exit_is_handler_exit
+* Converts throws ... to ToolError
+  -> test_a_raise_is_handler_raised (Python has no throw beside raise)
+* Converts invalid returns ... to ToolError
+  -> test_any_other_return_is_invalid_return
+* Converts nil handlers to ToolError
+  -> test_a_tool_without_a_handler_is_not_found
+* passes handler-returned values through unchanged
+  -> test_the_four_answers_pass_through_unchanged
+* A handler that returns an error has reported a failure, one that raises has crashed; converting every failure into
+  the same error would erase the distinction
+  -> test_a_reported_failure_and_a_crash_never_merge
+* arity 2: opts is the call context; missing keys read as nil
+  -> test_the_context_says_none_for_what_is_missing
+* Handlers of other arities raise ArgumentError (a programmer's error, not a tool failure)
+  -> test_any_other_arity_is_a_type_error_when_the_tool_is_made
+* non-function handlers (MFA tuples) raise FunctionClauseError
+  -> test_a_handler_given_as_text_is_a_type_error_when_the_tool_is_made
+* Synchronous, no retries, no timeouts
+  -> test_it_neither_retries_nor_bounds
+* ToolError carries tool_name and cause
+  -> test_a_crash_names_its_tool_and_keeps_its_cause_only_where_the_host_trusts_it
+* validate_return: ask_user's question is text
+  -> test_a_question_that_is_no_text_is_invalid_return
+* validate_return: its options are a keyword list
+  -> test_options_that_are_no_map_with_text_keys_are_invalid_return
+* validate_return: halt's reason is an atom
+  -> test_a_halt_whose_reason_is_no_text_is_invalid_return
 """
 
 from __future__ import annotations
@@ -29,6 +44,7 @@ from collections.abc import Callable
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from rho_wasm.calls import ToolContext
@@ -84,7 +100,7 @@ async def test_a_handler_of_one_or_two_arguments_is_called_with_as_many() -> Non
     async def three(extra: str, arguments: Any, context: ToolContext) -> Ok:
         return Ok((extra, arguments, context.session_id))
 
-    class Callable_:
+    class Adder:
         async def __call__(self, arguments: Any, context: ToolContext) -> Ok:
             return Ok(context.session_id)
 
@@ -93,8 +109,8 @@ async def test_a_handler_of_one_or_two_arguments_is_called_with_as_many() -> Non
 
     assert await execute(make(one), {"a": 1}) == Ok({"a": 1})
     assert await execute(make(two), {"a": 1}, session_id="s") == Ok(({"a": 1}, "s"))
-    assert await execute(make(Callable_()), session_id="s") == Ok("s")
-    assert await execute(make(Callable_().method), {"a": 1}) == Ok({"a": 1})
+    assert await execute(make(Adder()), session_id="s") == Ok("s")
+    assert await execute(make(Adder().method), {"a": 1}) == Ok({"a": 1})
     assert await execute(make(functools.partial(three, "bound")), {"a": 1}) == Ok(("bound", {"a": 1}, None))
 
 
@@ -109,7 +125,7 @@ async def test_sync_handlers_run_in_a_thread_and_async_ones_do_not() -> None:
 
 async def test_a_sync_handler_that_answers_an_awaitable_is_awaited() -> None:
     async def inner() -> Ok:
-        await anyio.sleep(0)
+        await anyio.lowlevel.checkpoint()
         return Ok("awaited")
 
     assert await execute(in_thread(inner)) == Ok("awaited")
@@ -316,7 +332,9 @@ async def test_the_answer_of_an_untrusted_tool_is_made_plain_inside_the_call() -
 
 
 async def test_a_question_of_an_untrusted_tool_names_it_and_is_bounded() -> None:
-    asked = await execute(answering(AskUser("Password?\x1b[2J" + "a" * 5_000, {"a": (1,)}), untrusted=True, name="thief"))
+    asked = await execute(
+        answering(AskUser("Password?\x1b[2J" + "a" * 5_000, {"a": (1,)}), untrusted=True, name="thief")
+    )
     assert asked.question.startswith("thief asks: Password?\\x1b[2J")
     assert (len(asked.question), asked.options) == (2_000, {"a": [1]})
 

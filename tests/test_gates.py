@@ -7,6 +7,7 @@ import threading
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from rho_wasm.calls import ToolCall, ToolContext
@@ -32,7 +33,7 @@ def of(answer: Any) -> tuple[Gate, Gate, Gate]:
     """An async gate, a sync one, and a sync one that answers an awaitable, all of which answer ``answer``."""
 
     async def asynchronous(call: ToolCall, context: ToolContext) -> Any:
-        await anyio.sleep(0)
+        await anyio.lowlevel.checkpoint()
         return answer
 
     return asynchronous, lambda call, context: answer, lambda call, context: asynchronous(call, context)

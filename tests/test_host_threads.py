@@ -8,20 +8,15 @@ import sys
 import threading
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from rho_wasm.host_threads import HostThreads, HostThreadsStatistics, TooManyAbandoned
+from tests.helpers import until
 
 pytestmark = pytest.mark.anyio
 
 VARIABLE: contextvars.ContextVar[str] = contextvars.ContextVar("VARIABLE", default="unset")
-
-
-async def settled(threads: HostThreads, *, abandoned: int) -> None:
-    """Waits, bounded, until so many abandoned threads still run."""
-    with anyio.fail_after(10):
-        while threads.statistics().abandoned != abandoned:
-            await anyio.sleep(0.001)
 
 
 async def test_a_function_runs_in_another_daemon_thread() -> None:
@@ -52,7 +47,7 @@ async def test_it_sees_the_callers_context_variables_and_changes_none() -> None:
 
 async def test_it_may_run_an_event_loop_of_its_own() -> None:
     async def inside() -> str:
-        await anyio.sleep(0)
+        await anyio.lowlevel.checkpoint()
         return "ran"
 
     assert (await HostThreads().run(anyio.run, inside)).value == "ran"
@@ -62,9 +57,7 @@ async def test_a_thread_is_used_again() -> None:
     threads = HostThreads()
     first = (await threads.run(threading.get_ident)).value
     for _ in range(20):
-        with anyio.fail_after(10):
-            while not threads.statistics().idle:
-                await anyio.sleep(0.001)
+        await until(lambda: threads.statistics().idle == 1)
         assert (await threads.run(threading.get_ident)).value == first
 
 
@@ -76,7 +69,7 @@ async def test_a_cancelled_caller_leaves_at_once_and_its_thread_is_counted_until
     assert scope.cancelled_caught
     assert threads.statistics() == HostThreadsStatistics(running=1, abandoned=1, abandoned_ever=1, idle=0)
     gate.set()
-    await settled(threads, abandoned=0)
+    await until(lambda: threads.statistics().abandoned == 0)
     assert (threads.statistics().running, threads.statistics().abandoned_ever) == (0, 1)
 
 
@@ -90,7 +83,7 @@ async def test_at_the_bound_of_abandoned_threads_no_further_one_starts_until_one
         await threads.run(int)
     assert caught.value.limit == 2
     gate.set()
-    await settled(threads, abandoned=0)
+    await until(lambda: threads.statistics().abandoned == 0)
     assert (await threads.run(int)).value == 0
 
 

@@ -1,29 +1,49 @@
 """The registry, held to ``seeds/rho-tool-registry.txt`` and to behaviour.md, "Registry".
 
-| sentence of the seed | test |
-|---|---|
-| The tools the agent can call, by name, from three places | test_tools_come_from_three_places |
-| the host's core tools, given when the registry starts (... else builtin_tools/0) | test_without_core_tools_named_the_built_in_ones_are_core |
-| tools registered at runtime (register/1, unregister/1) | test_a_registered_tool_is_offered_until_it_is_unregistered |
-| both live in one ETS table owned by this process | test_two_registries_share_nothing |
-| sources: modules asked on every call, so a source whose tool set changes changes what is offered at once | test_a_source_whose_tools_change_changes_what_is_offered_at_once |
-| with nothing to register or unregister | test_a_source_whose_tools_change_changes_what_is_offered_at_once |
-| A name in the table always wins over a source's | test_a_name_in_the_table_wins_over_every_source |
-| and an earlier source over a later one | test_an_earlier_source_wins_over_a_later_one |
-| The loop reads the list at the start of every model call, so a new tool is offered from the next call on | test_a_new_tool_is_in_the_next_snapshot_and_not_in_the_last; tests/test_loop.py |
-| builtin_tools: read_artifact (paging a cut tool output) and todo | test_without_core_tools_named_the_built_in_ones_are_core |
-| core_tools: the core tools the registry started with | test_core_tools_are_those_it_started_with |
-| (a source's tool may not take their names) | test_a_source_never_offers_a_core_name_or_a_look_alike |
-| list: all tools (the table's, then the sources'), sorted by name | test_the_list_is_sorted_by_name |
-| lookup: the table's, else the first source's that has it | test_a_name_in_the_table_wins_over_every_source, test_an_earlier_source_wins_over_a_later_one |
-| lookup: or :error | test_a_name_that_nobody_has_is_none |
-| register: adds module under its name, replacing a tool of that name | test_registering_again_replaces |
-| {:error, :not_a_tool} if it doesn't implement Rho.Tool | test_what_is_no_tool_cannot_be_registered |
-| sources: the registry's sources, in order (none while the registry isn't running) | test_sources_are_told_in_order |
-| start_link: options :tools, :tool_sources | test_tools_come_from_three_places |
-| unregister: removes the tool named name from the table (a source's tools aren't affected) | test_unregistering_does_not_touch_a_source |
-| watch: tells every source a tool call is about to run | test_every_source_is_told_of_every_call |
-| so a source can watch its own tools' calls (crashes, timeouts) | tests/test_runner.py::test_a_source_hears_how_each_call_ended |
+* The tools the agent can call, by name, from three places
+  -> test_tools_come_from_three_places
+* the host's core tools, given when the registry starts (... else builtin_tools/0)
+  -> test_without_core_tools_named_the_built_in_ones_are_core
+* tools registered at runtime (register/1, unregister/1)
+  -> test_a_registered_tool_is_offered_until_it_is_unregistered
+* both live in one ETS table owned by this process
+  -> test_two_registries_share_nothing
+* sources: modules asked on every call, so a source whose tool set changes changes what is offered at once
+  -> test_a_source_whose_tools_change_changes_what_is_offered_at_once
+* with nothing to register or unregister
+  -> test_a_source_whose_tools_change_changes_what_is_offered_at_once
+* A name in the table always wins over a source's
+  -> test_a_name_in_the_table_wins_over_every_source
+* and an earlier source over a later one
+  -> test_an_earlier_source_wins_over_a_later_one
+* The loop reads the list at the start of every model call, so a new tool is offered from the next call on
+  -> test_a_new_tool_is_in_the_next_snapshot_and_not_in_the_last; tests/test_loop.py
+* builtin_tools: read_artifact (paging a cut tool output) and todo
+  -> test_without_core_tools_named_the_built_in_ones_are_core
+* core_tools: the core tools the registry started with
+  -> test_core_tools_are_those_it_started_with
+* (a source's tool may not take their names)
+  -> test_a_source_never_offers_a_core_name_or_a_look_alike
+* list: all tools (the table's, then the sources'), sorted by name
+  -> test_the_list_is_sorted_by_name
+* lookup: the table's, else the first source's that has it
+  -> test_a_name_in_the_table_wins_over_every_source, test_an_earlier_source_wins_over_a_later_one
+* lookup: or :error
+  -> test_a_name_that_nobody_has_is_none
+* register: adds module under its name, replacing a tool of that name
+  -> test_registering_again_replaces
+* {:error, :not_a_tool} if it doesn't implement Rho.Tool
+  -> test_what_is_no_tool_cannot_be_registered
+* sources: the registry's sources, in order (none while the registry isn't running)
+  -> test_sources_are_told_in_order
+* start_link: options :tools, :tool_sources
+  -> test_tools_come_from_three_places
+* unregister: removes the tool named name from the table (a source's tools aren't affected)
+  -> test_unregistering_does_not_touch_a_source
+* watch: tells every source a tool call is about to run
+  -> test_every_source_is_told_of_every_call_and_one_that_raises_costs_only_a_report
+* so a source can watch its own tools' calls (crashes, timeouts)
+  -> tests/test_runner.py::test_a_source_hears_how_each_call_ended
 """
 
 from __future__ import annotations
@@ -36,6 +56,7 @@ import pytest
 
 from rho_wasm.calls import RunningCall
 from rho_wasm.errors import NameInvalid, NameReserved, NotATool, SchemaInvalid
+from rho_wasm.events import SourceFailed
 from rho_wasm.offered import ToolSchemas
 from rho_wasm.registry import ToolRegistry
 from rho_wasm.testing import FakeSource
@@ -221,8 +242,8 @@ def test_a_sources_tool_with_a_bad_schema_costs_only_that_tool_and_is_reported()
         assert names(registry) == ["good"]
     assert registry.lookup("bad") is None
     assert [shadowed.tool for shadowed in registry.shadowed()] == ["bad"]
-    (failed,) = events
-    assert (failed.source, failed.tools) == ("fake", ("bad",))  # type: ignore[union-attr]
+    (failed,) = events.of(SourceFailed)
+    assert (failed.source, failed.tools) == ("fake", ("bad",))
 
 
 def test_an_untrusted_tool_whose_description_hides_characters_is_never_offered() -> None:
@@ -272,7 +293,7 @@ def test_every_source_is_told_of_every_call_and_one_that_raises_costs_only_a_rep
     running = RunningCall(echo(), context("echo"), lambda: None, None)
     registry.watch(running)
     assert other.watched == [running]
-    assert [(event.source, event.operation) for event in events] == [("raising", "watch")]  # type: ignore[union-attr]
+    assert [(event.source, event.operation) for event in events.of(SourceFailed)] == [("raising", "watch")]
 
 
 @pytest.mark.parametrize("versioned", [False, True])
@@ -319,9 +340,9 @@ def test_a_source_that_raises_in_list_costs_its_own_tools_and_is_reported(operat
     broken.failing.add(operation)
     registry = ToolRegistry([echo("core")], sources=[broken, good], on_event=events.append)
     assert names(registry) == ["b", "core"]
-    (failed,) = events
-    assert (failed.source, failed.operation) == ("broken", "list")  # type: ignore[union-attr]
-    assert "RuntimeError" in failed.error  # type: ignore[union-attr]
+    (failed,) = events.of(SourceFailed)
+    assert (failed.source, failed.operation) == ("broken", "list")
+    assert "RuntimeError" in failed.error
 
 
 def test_a_source_that_raises_in_lookup_costs_its_own_tools_and_is_reported() -> None:
@@ -331,7 +352,7 @@ def test_a_source_that_raises_in_lookup_costs_its_own_tools_and_is_reported() ->
     registry = ToolRegistry([], sources=[broken, good], on_event=events.append)
     assert registry.lookup("b") is good.lookup("b")
     assert registry.lookup("a") is None
-    assert [(event.operation, event.tools) for event in events] == [  # type: ignore[union-attr]
+    assert [(event.operation, event.tools) for event in events.of(SourceFailed)] == [
         ("lookup", ("b",)),
         ("lookup", ("a",)),
     ]

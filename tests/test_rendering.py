@@ -54,9 +54,7 @@ def test_a_value_without_text_is_refused() -> None:
 def test_an_untrusted_text_keeps_lines_and_tabs_and_escapes_what_forges_a_terminal() -> None:
     text = "a\tb\r\nc\n" + "\x1b]0;owned\x07" + "over\rwrite" + "\x9b31m" + "\u202eevil\u2066" + "\U000e0041" + "\u2028"
     shown = model_text(text, trusted=False)
-    assert shown == (
-        "a\tb\r\nc\n\\u001b]0;owned\\u0007over\\u000dwrite\\u009b31m\\u202eevil\\u2066\\U000e0041\\u2028"
-    )
+    assert shown == ("a\tb\r\nc\n\\u001b]0;owned\\u0007over\\u000dwrite\\u009b31m\\u202eevil\\u2066\\U000e0041\\u2028")
     assert model_text(text, trusted=True) == text
 
 

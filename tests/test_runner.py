@@ -1,28 +1,49 @@
 """The runner, held to ``seeds/rho-tool-runner.txt`` and to behaviour.md, "Runner" and "Every result has a kind".
 
-| sentence of the seed | test |
-|---|---|
-| Runs one tool call in its own task, not linked to the loop | test_a_crash_is_a_result_and_never_an_exception, tests/test_runner_limits.py |
-| The before_tool_call gate runs first, so a gate that waits never blocks the loop | test_the_gate_runs_before_the_clock_and_blocks_nothing_else |
-| once the gate allows, the task tells the loop ({:tool_running, pid}), which starts the tool's timeout clock from then | test_running_is_told_once_the_gate_allowed_and_the_clock_starts_then |
-| The task's result is {:ok, text} or {:error, text} | test_the_text_and_status_of_each_answer |
-| A raise, exit or throw in the task (the gate's or the tool's) is formatted there | test_a_crash_is_a_result_and_never_an_exception, test_a_gate_that_fails_is_gate_failed |
-| the loop turns it into an error result without running anything of the reason | test_nothing_of_an_untrusted_exception_runs |
-| or any other abnormal end (a kill, a linked process's exit) | tests/test_runner_limits.py::test_cancelling_a_running_call_is_cancelled, test_a_crash_is_a_result_and_never_an_exception |
-| Before a tool runs, the registry's sources are told its task | test_a_source_hears_how_each_call_ended |
-| so a source can count a crash or timeout | test_a_source_hears_how_each_call_ended |
-| A Dyn tool's answer is made plain data in the task before it leaves it | test_the_answer_of_an_untrusted_tool_reaches_nobody_unless_plain |
-| so neither the loop nor its subscribers ever hold a value whose protocols run Dyn code | test_the_answer_of_an_untrusted_tool_reaches_nobody_unless_plain |
-| A tool may answer with pictures for the model as well as text | test_images_go_to_the_model_beside_the_text |
-| And with data for the host's screens (details) | test_details_go_to_subscribers_and_not_into_the_text |
-| or {:error, {:details, reason, details}} for a failure | test_details_go_to_subscribers_and_not_into_the_text |
-| and into the session only as far as the host's :keep_details keeps it | tests/test_loop.py |
-| gate: :allow or {:block, String.t()} | test_a_blocked_call_reads_as_blocked, test_a_gate_that_fails_is_gate_failed |
-| allow_all: the default gate: everything is allowed | tests/test_gates.py |
-| crash_text: the error text for a tool task that ended abnormally; nothing of the reason runs | test_nothing_of_an_untrusted_exception_runs |
-| start: gate first, then the tool, with ctx as the context | test_the_handler_is_told_what_the_caller_gave |
-| timeout_text: the error text for a call killed at its timeout | tests/test_runner_limits.py |
-| to_result: a tool's return as the loop takes it | test_the_text_and_status_of_each_answer |
+* Runs one tool call in its own task, not linked to the loop
+  -> test_a_crash_is_a_result_and_never_an_exception, tests/test_runner_limits.py
+* The before_tool_call gate runs first, so a gate that waits never blocks the loop
+  -> test_the_gate_runs_before_the_clock_and_blocks_nothing_else
+* once the gate allows, the task tells the loop ({:tool_running, pid}), which starts the tool's timeout clock from
+  then
+  -> test_running_is_told_once_the_gate_allowed_and_the_clock_starts_then
+* The task's result is {:ok, text} or {:error, text}
+  -> test_the_text_and_status_of_each_answer
+* A raise, exit or throw in the task (the gate's or the tool's) is formatted there
+  -> test_a_crash_is_a_result_and_never_an_exception, test_a_gate_that_fails_is_gate_failed
+* the loop turns it into an error result without running anything of the reason
+  -> test_nothing_of_an_untrusted_exception_runs
+* or any other abnormal end (a kill, a linked process's exit)
+  -> tests/test_runner_limits.py::test_cancelling_a_running_call_is_cancelled,
+     test_a_crash_is_a_result_and_never_an_exception
+* Before a tool runs, the registry's sources are told its task
+  -> test_a_source_hears_how_each_call_ended
+* so a source can count a crash or timeout
+  -> test_a_source_hears_how_each_call_ended
+* A Dyn tool's answer is made plain data in the task before it leaves it
+  -> test_the_answer_of_an_untrusted_tool_reaches_nobody_unless_plain
+* so neither the loop nor its subscribers ever hold a value whose protocols run Dyn code
+  -> test_the_answer_of_an_untrusted_tool_reaches_nobody_unless_plain
+* A tool may answer with pictures for the model as well as text
+  -> test_images_go_to_the_model_beside_the_text
+* And with data for the host's screens (details)
+  -> test_details_go_to_subscribers_and_not_into_the_text
+* or {:error, {:details, reason, details}} for a failure
+  -> test_details_go_to_subscribers_and_not_into_the_text
+* and into the session only as far as the host's :keep_details keeps it
+  -> tests/test_loop.py
+* gate: :allow or {:block, String.t()}
+  -> test_a_blocked_call_reads_as_blocked, test_a_gate_that_fails_is_gate_failed
+* allow_all: the default gate: everything is allowed
+  -> tests/test_gates.py
+* crash_text: the error text for a tool task that ended abnormally; nothing of the reason runs
+  -> test_nothing_of_an_untrusted_exception_runs
+* start: gate first, then the tool, with ctx as the context
+  -> test_the_handler_is_told_what_the_caller_gave
+* timeout_text: the error text for a call killed at its timeout
+  -> tests/test_runner_limits.py
+* to_result: a tool's return as the loop takes it
+  -> test_the_text_and_status_of_each_answer
 """
 
 from __future__ import annotations
@@ -32,6 +53,7 @@ import math
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from rho_wasm.calls import RunningCall, ToolCall, ToolContext
@@ -274,15 +296,17 @@ async def test_what_the_gate_allowed_is_what_runs() -> None:
 
 async def test_the_gate_runs_before_the_clock_and_blocks_nothing_else() -> None:
     answered, asked = anyio.Event(), anyio.Event()
+    told: list[ToolContext] = []
 
     async def gate(call: ToolCall, context: ToolContext) -> Allow:
         if call.name == "asks":
+            told.append(context)
             asked.set()
             await answered.wait()
         return Allow()
 
     # One slot: a call that waits for its gate must not hold it.
-    runner = runner_of(echo("asks", timeout_ms=1), echo("other"), gate=gate, max_concurrent=1)
+    runner = runner_of(echo("asks", timeout_ms=7_000), echo("other"), gate=gate, max_concurrent=1)
     results: list[ToolResult] = []
 
     async def ask() -> None:
@@ -292,7 +316,7 @@ async def test_the_gate_runs_before_the_clock_and_blocks_nothing_else() -> None:
         group.start_soon(ask)
         await asked.wait()
         assert (await runner.run(call("other"))).ok
-        await anyio.sleep(0.01)  # ten times the tool's time
+        assert told[0].meter.clock.remaining_ms() == 7_000  # exactly: it has not started
         answered.set()
     assert results[0].ok
 
@@ -407,7 +431,7 @@ class Guest:
         meter.fuel_used, meter.artifact, meter.backtrace = 123, "ab", ("inner", "outer")
         meter.log = CallLog((LogLine(20, "asked"),), 5)
         with meter.clock.paused():
-            await anyio.sleep(0)
+            await anyio.lowlevel.checkpoint()
         if self.error is not None:
             raise self.error
         return Ok("answered")
@@ -531,7 +555,7 @@ async def test_a_subscriber_that_raises_fails_no_call() -> None:
     assert (await ToolRunner(ToolRegistry([echo("t")]), on_event=subscriber).run(call())).ok
 
 
-@pytest.mark.parametrize("option", ["default_timeout_ms", "max_concurrent"])
-def test_bounds_are_above_zero(option: str) -> None:
+@pytest.mark.parametrize("options", [{"default_timeout_ms": 0}, {"max_concurrent": -1}])
+def test_bounds_are_above_zero(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="above 0"):
-        ToolRunner(ToolRegistry([]), **{option: 0})
+        ToolRunner(ToolRegistry([]), **options)

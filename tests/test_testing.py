@@ -1,0 +1,51 @@
+"""The helpers that users test with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from rho_wasm.calls import RunningCall
+from rho_wasm.testing import FakeSource, FixedClock
+from tests.helpers import context, echo
+
+
+def test_a_fake_source_answers_what_it_was_given_and_counts_what_it_was_asked() -> None:
+    source = FakeSource(echo("a"))
+    assert [tool.name for tool in source.list()] == ["a"]
+    assert (source.lookup("a"), source.lookup("b"), source.version) == (source.list()[0], None, None)
+    running = RunningCall(echo(), context("echo"), lambda: None, None)
+    source.watch(running)
+    assert source.watched == [running]
+    assert source.asked == {"list": 2, "lookup": 2, "watch": 1}
+
+
+@pytest.mark.parametrize("operation", ["list", "lookup", "watch", "version"])
+def test_a_fake_source_fails_where_it_is_told_to(operation: str) -> None:
+    source = FakeSource(versioned=True)
+    source.failing.add(operation)
+    asks: dict[str, Callable[[], object]] = {
+        "list": source.list,
+        "lookup": lambda: source.lookup("a"),
+        "watch": lambda: source.watch(RunningCall(echo(), context(), lambda: None, None)),
+        "version": lambda: source.version,
+    }
+    with pytest.raises(RuntimeError, match="told to fail"):
+        asks[operation]()
+
+
+def test_a_fake_sources_version_moves_with_its_tools() -> None:
+    source = FakeSource(versioned=True)
+    before = source.version
+    source.set(echo())
+    assert source.version != before
+
+
+def test_a_fixed_clock_stands_still_until_it_is_moved() -> None:
+    clock = FixedClock(10.0)
+    assert (clock(), clock()) == (10.0, 10.0)
+    clock.advance(2.5)
+    assert clock() == 12.5
+    with pytest.raises(ValueError, match="backwards"):
+        clock.advance(-1)
