@@ -14,6 +14,8 @@ from rho_wasm.errors import Closed, Corrupt, Locked, StoreError
 
 __all__ = ["Database", "disk_error"]
 
+_NO_PLACE = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
+
 
 def disk_error(error: OSError, path: Path) -> StoreError:
     """The :class:`StoreError` for a file that cannot be read or written."""
@@ -53,15 +55,17 @@ class Database:
         name = f"file:{quote(str(self.path))}"
         if not self.read_only:
             return self._open(f"{name}?mode=rwc")
+        connection = self._open(f"{name}?mode=ro")
         try:
-            connection = self._open(f"{name}?mode=ro")
             connection.execute("PRAGMA schema_version").fetchone()
         except sqlite3.OperationalError as error:
-            beside = self.path.with_name(self.path.name + "-wal")
-            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_CANTOPEN or beside.exists() or not self.path.exists():
+            connection.close()
+            log = self.path.with_name(self.path.name + "-wal")
+            no_place = error.sqlite_errorcode & 0xFF in _NO_PLACE
+            if not no_place or (log.exists() and log.stat().st_size) or not self.path.exists():
                 raise
-            # A folder that cannot be written has no place for SQLite's shared memory. Without a write-ahead log no
-            # writer is there and the file is whole, which is what "immutable" tells SQLite.
+            # A folder that cannot be written, or a full disk, has no place for SQLite's shared memory. With
+            # nothing in the write-ahead log the file is whole, and nobody can write: what "immutable" tells SQLite.
             connection = self._open(f"{name}?mode=ro&immutable=1")
         return connection
 
@@ -99,7 +103,7 @@ class Database:
         """
         with self._writing, self._translated():
             if self.read_only:
-                raise StoreError("it was opened read-only", path=str(self.path), reason="read_only")
+                raise StoreError("it is open for reading only", path=str(self.path), reason="read_only")
             writer = self._writer
             writer.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             writer.execute("BEGIN IMMEDIATE")

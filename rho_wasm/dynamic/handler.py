@@ -86,7 +86,7 @@ class GuestHandler:
                     answer = await self._sandbox.call(
                         module,
                         tool=self.version.tool,
-                        arguments=thaw(arguments),
+                        arguments=arguments,
                         context=self._told(context),
                         limits=self.limits,
                         meter=meter,

@@ -61,7 +61,7 @@ class OfferMaker:
         self._guard = guard
         self._policy = policy
         self._limits = limits
-        self._made: dict[tuple[str, str], tuple[ToolVersion, Tool, Limits]] = {}
+        self._made: dict[VersionKey, tuple[ToolVersion, Tool, Limits]] = {}
 
     def make(self, switch: int, generation: Generation) -> Offer:
         """What ``generation`` offers now: without quarantined versions, and without tools whose artifact is damaged."""

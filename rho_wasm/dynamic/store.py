@@ -20,7 +20,7 @@ from rho_wasm.dynamic.records import Approval, Approvals, StrikeRecords
 from rho_wasm.dynamic.schema import APPLICATION_ID, SCHEMA_VERSION, migrate
 from rho_wasm.dynamic.seal import Seal, default_key_path
 from rho_wasm.dynamic.strikes import Quarantine, Strike
-from rho_wasm.errors import Corrupt, ModuleRejected, VersionMismatch
+from rho_wasm.errors import Corrupt, ModuleRejected, StoreError, VersionMismatch
 
 __all__ = ["Store"]
 
@@ -65,7 +65,7 @@ class Store:
     ) -> Self:
         """Opens the store in the folder ``path``, or makes it; ``":memory:"`` is a store that is not kept.
 
-        With ``read_only``, or where the folder cannot be written, nothing in it is changed: what is live is offered,
+        With ``read_only``, or where the folder cannot be written or its disk is full, nothing in it is changed: what is live is offered,
         and every change raises ``StoreError`` (``read_only``). ``key_path`` is the host's key, which vouches for what
         was built and approved here (see :mod:`rho_wasm.dynamic.seal`).
 
@@ -78,8 +78,21 @@ class Store:
             return store
         folder = Path(path).absolute()
         prepare_folder(folder, read_only=read_only)
-        database = Database(folder / DATABASE_NAME, read_only=read_only or not is_writable(folder), busy_ms=busy_ms)
         seal = Seal.of_host(key_path or default_key_path())
+        read_only = read_only or not is_writable(folder)
+        try:
+            return cls._in_folder(folder, read_only=read_only, busy_ms=busy_ms, seal=seal, clock=clock)
+        except StoreError as error:
+            if read_only or error.reason not in ("disk_full", "io_error"):
+                raise
+            try:
+                return cls._in_folder(folder, read_only=True, busy_ms=busy_ms, seal=seal, clock=clock)
+            except StoreError:
+                raise error from None
+
+    @classmethod
+    def _in_folder(cls, folder: Path, *, read_only: bool, busy_ms: int, seal: Seal, clock: Callable[[], float]) -> Self:
+        database = Database(folder / DATABASE_NAME, read_only=read_only, busy_ms=busy_ms)
         store = cls(database, ArtifactFiles(folder / "artifacts"), folder=folder, seal=seal, clock=clock)
         try:
             store._set_up()

@@ -1,0 +1,101 @@
+"""A dynamic source with all that stands round it, and short words for what is done to it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+from rho_wasm.policy import Policy
+
+from rho_wasm.calls import ToolCall
+from rho_wasm.dynamic.artifact import Artifact
+from rho_wasm.dynamic.gates import Approve, Rebuild
+from rho_wasm.dynamic.generation import Generation
+from rho_wasm.dynamic.source import DynamicSource
+from rho_wasm.dynamic.store import Store
+from rho_wasm.events import Event
+from rho_wasm.limits import Limits
+from rho_wasm.offered import ToolSnapshot
+from rho_wasm.registry import ToolRegistry
+from rho_wasm.results import ToolResult
+from rho_wasm.runner import ToolRunner
+from rho_wasm.sandbox import NativeCache, Sandbox
+from rho_wasm.testing import FixedClock
+
+__all__ = ["Bench", "open_bench"]
+
+EventType = TypeVar("EventType", bound=Event)
+
+
+class Bench:
+    def __init__(self, store: Store, source: DynamicSource, sandbox: Sandbox, events: list[Event]) -> None:
+        self.store = store
+        self.source = source
+        self.sandbox = sandbox
+        self.events = events
+        self.registry = ToolRegistry([], sources=[source])
+        self.runner = ToolRunner(self.registry)
+        self._calls = 0
+
+    async def go(self, *artifacts: Artifact, remove: tuple[str, ...] = (), floor: bool = False) -> Generation:
+        """Stages and activates."""
+        candidate = await self.source.stage(artifacts, remove, author="model")
+        return await self.source.activate(candidate, floor=floor)
+
+    async def call(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        call_id: str | None = None,
+        tools: ToolSnapshot | None = None,
+        **more: Any,
+    ) -> ToolResult:
+        self._calls += 1
+        call = ToolCall(call_id or f"call {self._calls}", name, {} if arguments is None else arguments)
+        return await self.runner.run(call, tools=tools, **more)
+
+    async def crash(
+        self, name: str, *, times: int = 1, arguments: Mapping[str, Any] | None = None, **more: Any
+    ) -> None:
+        for _ in range(times):
+            result = await self.call(name, arguments, **more)
+            assert result.kind == "crashed", result
+
+    def told(self, kind: type[EventType]) -> list[EventType]:
+        """The events of one kind, so far."""
+        return [event for event in self.events if isinstance(event, kind)]
+
+
+@asynccontextmanager
+async def open_bench(
+    cache: NativeCache,
+    *,
+    store: Store | None = None,
+    clock: FixedClock | None = None,
+    policy: Policy | None = None,
+    limits: Limits | None = None,
+    approve: Approve | None = None,
+    rebuild: Rebuild | None = None,
+) -> AsyncIterator[Bench]:
+    """A bench on a store of its own in memory, or on ``store``, which stays the caller's to close."""
+    events: list[Event] = []
+    used = store or (Store.open(":memory:", clock=clock) if clock is not None else Store.open(":memory:"))
+    try:
+        async with (
+            Sandbox(cache=cache) as sandbox,
+            DynamicSource(
+                used,
+                sandbox,
+                policy=policy,
+                limits=limits,
+                approve=approve,
+                rebuild=rebuild,
+                on_event=events.append,
+            ) as source,
+        ):
+            yield Bench(used, source, sandbox, events)
+    finally:
+        if store is None:
+            used.close()
