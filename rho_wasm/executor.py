@@ -14,7 +14,7 @@ from rho_wasm.answers import checked, is_host_made
 from rho_wasm.calls import ToolContext
 from rho_wasm.cancellation import Watermark, leaves, let_through
 from rho_wasm.errors import ToolError
-from rho_wasm.host_threads import HostThreads, TooManyAbandoned
+from rho_wasm.host_threads import HostThreads, NoThread
 from rho_wasm.results import Failed, HandlerResult
 from rho_wasm.tools import ArgumentsRefused, Tool
 from rho_wasm.untrusted import exception_text, exception_trace
@@ -58,13 +58,10 @@ class DefaultExecutor:
                 answer, raised = outcome.value, outcome.error
                 if inspect.isawaitable(answer):
                     answer = await answer
-        except TooManyAbandoned as error:
+        except NoThread as error:
+            bound = self.threads.max_abandoned
             raise ToolError(
-                "overloaded",
-                tool=tool.name,
-                limit="max_abandoned_handlers",
-                value=error.limit,
-                detail="too many calls before it did not stop in time and still run",
+                "overloaded", tool=tool.name, limit="max_abandoned_handlers", value=bound, detail=str(error)
             ) from None
         except BaseException as error:
             let_through(error, watermark)

@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 from rho_wasm.calls import ToolCall, ToolContext
 from rho_wasm.cancellation import Watermark, let_through
 from rho_wasm.errors import ToolError
-from rho_wasm.host_threads import HostThreads, TooManyAbandoned
+from rho_wasm.host_threads import HostThreads, NoThread
 from rho_wasm.untrusted import exception_text, inert, type_name
 
 __all__ = ["Allow", "Block", "Gate", "GateAnswer", "Gatekeeper", "allow_all"]
@@ -86,14 +86,10 @@ class Gatekeeper:
                 answer, raised = outcome.value, outcome.error
                 if inspect.isawaitable(answer):
                     answer = await answer
-        except TooManyAbandoned as error:
-            limit = error.limit
+        except NoThread as error:
+            bound = self._threads.max_abandoned
             raise ToolError(
-                "overloaded",
-                tool=call.name,
-                limit="max_abandoned_gates",
-                value=limit,
-                detail="its gate does not answer",
+                "overloaded", tool=call.name, limit="max_abandoned_gates", value=bound, detail=str(error)
             ) from None
         except BaseException as error:
             let_through(error, watermark)

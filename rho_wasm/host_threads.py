@@ -24,18 +24,14 @@ try:
 except ModuleNotFoundError:  # anyio does without it, on asyncio alone
     sniffio = None  # type: ignore[assignment]
 
-__all__ = ["HostThreads", "HostThreadsStatistics", "Outcome", "TooManyAbandoned"]
+__all__ = ["HostThreads", "HostThreadsStatistics", "NoThread", "Outcome"]
 
 _IDLE_S = 10.0
 """How long a thread without work waits for more before it ends."""
 
 
-class TooManyAbandoned(Exception):
-    """As many abandoned threads still run as the host allows: no further one is started."""
-
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        super().__init__(f"{limit} abandoned threads still run")
+class NoThread(Exception):
+    """No thread may or can be started: the host has no room, which is not the fault of what was to run in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +71,7 @@ class _Job:
 class HostThreads:
     """Runs sync functions in daemon threads; a caller that is cancelled goes away, and its thread is abandoned.
 
-    At ``max_abandoned`` abandoned threads that still run, :meth:`run` raises :class:`TooManyAbandoned` at once. There
+    At ``max_abandoned`` abandoned threads that still run, :meth:`run` raises :class:`NoThread` at once. There
     is no other bound: whoever calls bounds how many run at once. Threads are kept for reuse for a few seconds.
     """
 
@@ -97,14 +93,14 @@ class HostThreads:
         job = _Job(function, arguments)
         with self._lock:
             if self._abandoned >= self.max_abandoned:
-                raise TooManyAbandoned(self.max_abandoned)
+                raise NoThread(f"{self._abandoned} calls before it did not stop in time and still run")
             self._running += 1
         try:
             self._hand_over(job)
-        except BaseException:
+        except RuntimeError:
             with self._lock:
                 self._running -= 1
-            raise
+            raise NoThread("the system starts no further thread") from None
         try:
             await job.done.wait()
         except BaseException:

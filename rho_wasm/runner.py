@@ -9,6 +9,7 @@ from typing import Any
 
 import anyio
 
+from rho_wasm.answers import is_host_made
 from rho_wasm.arguments import checked_arguments
 from rho_wasm.calls import CallClock, CallMeter, RunningCall, ToolCall, ToolContext
 from rho_wasm.cancellation import Watermark, leaves, let_through
@@ -228,6 +229,7 @@ class ToolRunner:
     ) -> HandlerResult:
         """The handler's answer, within its time. Raises ToolError where there is none."""
         tool, context, clock = running.tool, running.context, running.meter.clock
+        guest = is_host_made(tool)  # the sandbox keeps its deadline, so an answer of it came in time
         answer: HandlerResult | None = None
         raised: BaseException | None = None
         try:
@@ -241,7 +243,7 @@ class ToolRunner:
                         session_id=context.session_id,
                     ),
                 )
-                clock.start(stop.scope)
+                clock.start(stop.scope, paused=guest)
                 self.registry.watch(running)
                 if not stop.asked:
                     answer = await self.executor.execute(tool, arguments, context)
@@ -251,7 +253,7 @@ class ToolRunner:
         await watermark.raise_swallowed()
         if stop.asked:
             raise _cancelled(tool.name)
-        if stop.scope.cancelled_caught or (_keeps_no_time(context) and clock.remaining_ms() <= 0):
+        if not guest and (stop.scope.cancelled_caught or clock.remaining_ms() <= 0):
             raise ToolError("deadline", tool=tool.name, limit="timeout_ms", value=int(clock.timeout_ms))
         if raised is not None:
             raise raised if isinstance(raised, ToolError) else fault_of(raised, tool, watermark)
@@ -298,8 +300,3 @@ def _check_refusal(tool: Tool) -> None:
 def _generation_of(tool: Tool) -> int | None:
     generation = getattr(tool.handler, "generation", None)
     return generation if type(generation) is int else None
-
-
-def _keeps_no_time(context: ToolContext) -> bool:
-    """True unless a guest ran: a guest's deadline is the sandbox's to keep, and its answer came in time."""
-    return context.meter.artifact is None and context.meter.fuel_used is None

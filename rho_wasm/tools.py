@@ -15,7 +15,6 @@ from pydantic import (
     ConfigDict,
     Field,
     PlainValidator,
-    PrivateAttr,
     StrictBool,
     StrictStr,
     ValidationError,
@@ -117,31 +116,30 @@ class Tool(BaseModel):
     untrusted: StrictBool = False
     handler: Annotated[Any, BeforeValidator(_handler)] = Field(default=None, exclude=True, repr=False)
 
-    _arity: int = PrivateAttr(default=0)
-
-    def model_post_init(self, context: Any, /) -> None:
-        if self.handler is not None:
-            self._arity = positional_parameters(self.handler)
-
     @field_serializer("input_schema", "output_schema", "metadata")
     def _thawed(self, value: Mapping[str, Any] | None) -> Any:
         return thaw(value)
 
     def with_handler(self, handler: Handler) -> Self:
         """This tool with ``handler``, validated as in the constructor. How a loaded tool gets its handler back."""
-        return type(self)(**{**self.__dict__, "handler": handler})
+        return self.replace(handler=handler)
 
     def replace(self, **changes: Any) -> Self:
         """A validated copy with some fields changed; the handler stays unless it is named."""
-        return type(self)(**{**self.__dict__, **changes})
+        return type(self)(**({name: self.__dict__[name] for name in type(self).model_fields} | changes))
 
     def invoke(self, arguments: Mapping[str, Any], context: ToolContext) -> Any:
         """Calls the handler with one or two arguments, as it takes them. An async handler answers an awaitable."""
-        if self._arity == 2:
+        if self.takes_context:
             return self.handler(arguments, context)
         return self.handler(arguments)
 
-    @property
+    @functools.cached_property
+    def takes_context(self) -> bool:
+        """True if the handler takes the context beside the arguments."""
+        return positional_parameters(self.handler) == 2
+
+    @functools.cached_property
     def is_async(self) -> bool:
         """True if the handler is a coroutine function (or a callable object or partial of one)."""
         return _is_async(self.handler)

@@ -11,7 +11,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from rho_wasm.host_threads import HostThreads, HostThreadsStatistics, TooManyAbandoned
+from rho_wasm.host_threads import HostThreads, HostThreadsStatistics, NoThread
 from tests.helpers import until
 
 pytestmark = pytest.mark.anyio
@@ -79,11 +79,25 @@ async def test_at_the_bound_of_abandoned_threads_no_further_one_starts_until_one
     for _ in range(2):
         with anyio.move_on_after(0.01):
             await threads.run(gate.wait, 30)
-    with pytest.raises(TooManyAbandoned) as caught:
+    with pytest.raises(NoThread, match="2 calls before it"):
         await threads.run(int)
-    assert caught.value.limit == 2
     gate.set()
     await until(lambda: threads.statistics().abandoned == 0)
+    assert (await threads.run(int)).value == 0
+
+
+async def test_a_system_that_starts_no_further_thread_is_no_fault_of_the_function(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    threads = HostThreads()
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(NoThread):
+            await threads.run(int)
+    assert threads.statistics().running == 0
     assert (await threads.run(int)).value == 0
 
 

@@ -445,6 +445,22 @@ async def test_what_a_guest_used_and_left_behind_is_in_the_result() -> None:
     assert events.of(ToolRunning)[0].generation == 7
 
 
+async def test_a_guest_keeps_its_own_time_so_its_clock_stands_still_and_its_answer_came_in_time() -> None:
+    left: list[float] = []
+
+    class Slow(Guest):
+        async def __call__(self, arguments: Any, context: ToolContext) -> Ok:
+            clock = context.meter.clock
+            left.append(clock.remaining_ms())
+            await anyio.sleep(0.002)
+            left.append(clock.remaining_ms())
+            clock.spend(1_000)
+            return Ok("just in time")
+
+    result = await run(make(Slow(), untrusted=True, timeout_ms=1))
+    assert (left, result.text) == ([1, 1], "just in time")
+
+
 async def test_a_guests_fault_keeps_its_reason_its_limit_and_its_backtrace() -> None:
     error = ToolError("out_of_fuel", tool="t", limit="fuel", value=1_000)
     result = await run(make(Guest(error=error), untrusted=True))
