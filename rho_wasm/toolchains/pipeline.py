@@ -59,10 +59,10 @@ async def build(
     bounded by ``limits``, and its module must pass ``host_limits`` (the defaults for both). A C compiler can read
     nothing of the host; where the system cannot promise that, the build is refused unless ``trusted``.
 
-    Raises :class:`BuildError` (its ``diagnostics`` have file, line and column; reasons ``build_failed``,
-    ``build_timeout``, ``build_memory``, ``build_too_large``, ``build_crashed``, ``source_unreadable``,
-    ``source_too_large``, ``language_unknown``, ``manifest_missing``, ``missing_extra``, ``confinement_missing``) and
-    :class:`ModuleRejected` for a manifest or a module that no host takes.
+    Raises :class:`BuildError`, whose ``diagnostics`` have file, line and column (reasons ``build_failed``,
+    ``build_timeout``, ``build_memory``, ``build_too_large``, ``build_crashed``, ``build_unavailable``,
+    ``source_unreadable``, ``source_too_large``, ``language_unknown``, ``manifest_missing``, ``missing_extra``,
+    ``confinement_missing``), and :class:`ModuleRejected` for a manifest or a module that no host takes.
     """
     limits = limits or BuildLimits()
     path = Path(source) if isinstance(source, os.PathLike) else None
@@ -71,7 +71,12 @@ async def build(
     file = path.name if path is not None else f"source{suffix}"
     text = await _read_source(source, name=name, file=file, limits=limits)
     declared = await _read_manifest(manifest, path, name=name, host_limits=host_limits)
-    built = await toolchain.compile(text, name=file, limits=limits, trusted=trusted)
+    try:
+        built = await toolchain.compile(text, name=file, limits=limits, trusted=trusted)
+    except OSError as error:
+        why = f"the build could not run: {error.strerror or 'a system error'}"
+        hint = "see that the temporary folder can be written, has room, and that processes can be started"
+        raise BuildError(name, [Diagnostic(why)], reason="build_unavailable", hint=hint) from error
     wasm = embed(built.wasm, declared)
     await anyio.to_thread.run_sync(lambda: admit(wasm, limits=host_limits))
     return Artifact.built(wasm, source=text, language=name, toolchain=built.toolchain, log=built.log)

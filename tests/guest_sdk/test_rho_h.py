@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 import struct
+import subprocess
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,8 +14,9 @@ import wasmtime
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rho_wasm import plain
+from rho_wasm import plain, resources
 from rho_wasm.dynamic.artifact import Artifact
+from tests.guest_sdk.conftest import GUESTS
 from tests.guest_sdk.raw import RawGuest
 
 DEPTH_OF_ARGUMENTS = 62
@@ -88,6 +92,20 @@ def same(left: Any, right: Any) -> bool:
     """Equal, of equal types, and zeros of equal signs. Deterministic encodings say all of that."""
     bound = 10**7
     return plain.encode(left, max_bytes=bound, max_items=bound) == plain.encode(right, max_bytes=bound, max_items=bound)
+
+
+@pytest.mark.parametrize("standard", ["c11", "c17", "c23", "gnu17"])
+def test_the_header_has_no_warning_under_any_standard(standard: str) -> None:
+    spec = find_spec("ziglang")
+    assert spec is not None
+    assert spec.origin is not None
+    folder = Path(spec.origin).parent
+    command: list[str | Path] = [folder / "zig", "clang", "--target=wasm32-unknown-unknown", "-fsyntax-only"]
+    command += ["-ffreestanding", "-nostdinc", "-isystem", folder / "lib" / "include"]
+    command += ["-I", resources.sdk("c/rho.h").parent]
+    strict = ["-Wall", "-Wextra", "-Werror", "-pedantic", "-Wconversion", "-Wno-sign-conversion", f"-std={standard}"]
+    done = subprocess.run([*command, *strict, GUESTS / "values.c"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("tool", ["echo", "copy"])

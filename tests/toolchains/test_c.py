@@ -12,7 +12,8 @@ import anyio
 import pytest
 
 from rho_wasm import wasm
-from rho_wasm.errors import BuildError
+from rho_wasm.errors import BuildError, ModuleRejected
+from rho_wasm.sandbox.abi import MANIFEST_SECTION
 from rho_wasm.sandbox.confine import landlock_version
 from rho_wasm.toolchains import BuildLimits, build
 from rho_wasm.toolchains.c import compile_c, require_confinement
@@ -60,10 +61,19 @@ async def test_the_compilers_own_headers_can_be_included() -> None:
     await compiled("".join(f"#include <{name}.h>\n" for name in names))
 
 
-async def test_a_newer_standard_and_plain_c11_agree_with_the_header() -> None:
-    pedantic = '#pragma clang diagnostic error "-Wall"\n#pragma clang diagnostic error "-Wextra"\n'
-    pedantic += '#pragma clang diagnostic error "-Wpedantic"\n'
-    await compiled(pedantic + MINIMAL_C)
+async def test_a_source_cannot_bring_a_manifest_of_its_own(manifest: dict[str, Any]) -> None:
+    smuggled = '__asm__(".section .custom_section.rho.manifest,\\"\\",@\\n.ascii \\"x\\"\\n");\n'
+    artifact = await build(MINIMAL_C + smuggled, language="c", manifest=manifest)
+    assert [name for name, _ in wasm.custom_sections(artifact.wasm)].count(MANIFEST_SECTION) == 1
+    assert artifact.tools == ("nothing",)
+
+
+async def test_a_foreign_import_is_refused_before_anyone_runs_it(manifest: dict[str, Any]) -> None:
+    foreign = '__attribute__((import_module("env"), import_name("system"))) int run(const char *);\n'
+    foreign += '__attribute__((export_name("run"))) int call(void) { return run("id"); }\n'
+    with pytest.raises(ModuleRejected) as caught:
+        await build(MINIMAL_C + foreign, language="c", manifest=manifest)
+    assert caught.value.name == "env.system"
 
 
 async def test_an_error_has_line_column_and_the_authors_file_name() -> None:

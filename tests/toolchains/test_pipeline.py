@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -139,3 +140,14 @@ async def test_a_module_that_no_host_lets_in_is_refused_at_once(manifest: dict[s
 async def test_a_host_with_lower_limits_refuses_more(manifest: dict[str, Any]) -> None:
     with pytest.raises(ModuleRejected):
         await build(MINIMAL_WAT, language="wat", manifest=manifest, host_limits=HostLimits(functions=1))
+
+
+@pytest.mark.anyio
+async def test_a_temporary_folder_that_cannot_be_had_is_a_build_error(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, manifest: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    with pytest.raises(BuildError) as caught:
+        await build("int x;", language="c", manifest=manifest, trusted=True)
+    assert caught.value.reason == "build_unavailable"
+    assert str(tmp_path) not in str(caught.value)

@@ -31,7 +31,7 @@ async def test_a_fault_has_line_and_column(manifest: dict[str, Any]) -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("source", ["", " ", "(", "x" * 100_000, "(module" * 100_000, "((((((", "(; never closed"])
+@pytest.mark.parametrize("source", ["", "x" * 100_000, "(module" * 100_000, "(; never closed"])
 async def test_what_is_no_module_is_refused_in_few_words(source: str) -> None:
     with pytest.raises(BuildError) as caught:
         await compile_wat(source, name="tool.wat", limits=BuildLimits())
