@@ -236,7 +236,7 @@ def _own_folder(folder: Path) -> None:
 def _read_own(path: Path) -> bytes:
     """A file's bytes. Raises :class:`_Refused` if it is not a plain file of this user's alone."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         raise
     except OSError as error:
