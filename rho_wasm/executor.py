@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from typing import Any, Protocol
+from types import CoroutineType
+from typing import Any, Protocol, cast
 
 from rho_wasm.answers import checked, is_host_made
 from rho_wasm.calls import ToolContext
@@ -56,7 +57,7 @@ class DefaultExecutor:
                 outcome = await self.threads.run(tool.invoke, arguments, context)
                 # Not raised here, where it would pass for this task's own: a StopIteration would end this coroutine.
                 answer, raised = outcome.value, outcome.error
-                if inspect.isawaitable(answer):
+                if type(answer) is CoroutineType or (not tool.untrusted and inspect.isawaitable(answer)):
                     answer = await answer
         except NoThread as error:
             bound = self.threads.max_abandoned
@@ -66,11 +67,14 @@ class DefaultExecutor:
         except BaseException as error:
             let_through(error, watermark)
             raised = error
-        if raised is not None:
-            if not issubclass(type(raised), Failed):
-                raise fault_of(raised, tool, watermark)
-            answer = raised
-        return checked(answer, tool)
+        try:
+            if raised is not None:
+                if not issubclass(type(raised), Failed):
+                    raise fault_of(raised, tool, watermark)
+                answer = raised
+            return checked(answer, tool)
+        finally:
+            raised = None  # its traceback holds this frame: together they would wait for a garbage collection
 
 
 def fault_of(error: BaseException, tool: Tool, watermark: Watermark) -> ToolError:
@@ -79,8 +83,9 @@ def fault_of(error: BaseException, tool: Tool, watermark: Watermark) -> ToolErro
     For what :func:`rho_wasm.cancellation.let_through` did not raise; KeyboardInterrupt of a thread is raised here.
     """
     let_through(error, None)
-    if isinstance(error, ArgumentsRefused) or (isinstance(error, ToolError) and is_host_made(tool)):
-        return error
+    kind = type(error)  # asked of the type alone: isinstance would run a __class__ of the error's own
+    if issubclass(kind, ArgumentsRefused) or (issubclass(kind, ToolError) and is_host_made(tool)):
+        return cast(ToolError, error)
     leaving = (SystemExit, GeneratorExit, watermark.cancelled_class)
     exited = any(issubclass(type(leaf), leaving) for leaf in leaves(error))
     return ToolError(

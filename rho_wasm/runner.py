@@ -250,15 +250,18 @@ class ToolRunner:
         except BaseException as error:
             let_through(error, watermark)
             raised = error
-        await watermark.raise_swallowed()
-        if stop.asked:
-            raise _cancelled(tool.name)
-        if not guest and (stop.scope.cancelled_caught or clock.remaining_ms() <= 0):
-            raise ToolError("deadline", tool=tool.name, limit="timeout_ms", value=int(clock.timeout_ms))
-        if raised is not None:
-            raise raised if isinstance(raised, ToolError) else fault_of(raised, tool, watermark)
-        assert answer is not None
-        return answer
+        try:
+            await watermark.raise_swallowed()
+            if stop.asked:
+                raise _cancelled(tool.name)
+            if not guest and (stop.scope.cancelled_caught or clock.remaining_ms() <= 0):
+                raise ToolError("deadline", tool=tool.name, limit="timeout_ms", value=int(clock.timeout_ms))
+            if raised is not None:
+                raise raised if isinstance(raised, ToolError) else fault_of(raised, tool, watermark)
+            assert answer is not None
+            return answer
+        finally:
+            raised = None  # its traceback holds this frame: together they would wait for a garbage collection
 
     def _finish(self, result: ToolResult, context: ToolContext) -> None:
         event = ToolFinished(call=context.call, tool=result.tool, result=result, session_id=context.session_id)

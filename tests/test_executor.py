@@ -39,7 +39,9 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import gc
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -53,7 +55,7 @@ from rho_wasm.executor import DefaultExecutor
 from rho_wasm.host_threads import HostThreads
 from rho_wasm.results import AskUser, Failed, Halt, Image, Ok
 from rho_wasm.tools import Tool, tool
-from tests.helpers import PNG, answering, context, make, raising
+from tests.helpers import PNG, answering, call, context, make, raising, runner_of
 
 pytestmark = pytest.mark.anyio
 
@@ -337,6 +339,50 @@ async def test_a_question_of_an_untrusted_tool_names_it_and_is_bounded() -> None
     )
     assert asked.question.startswith("thief asks: Password?\\x1b[2J")
     assert (len(asked.question), asked.options) == (2_000, {"a": [1]})
+
+
+async def test_no_property_of_an_untrusted_value_or_exception_is_asked() -> None:
+    class Loud:
+        @property  # type: ignore[misc]
+        def __class__(self) -> type:
+            raise SystemExit("ran")
+
+        def __await__(self) -> Any:
+            raise SystemExit("ran")
+
+    class LoudError(Exception):
+        @property  # type: ignore[misc]
+        def __class__(self) -> type:
+            raise SystemExit("ran")
+
+    for loud in (answering(Loud(), untrusted=True), in_thread(Loud, untrusted=True)):
+        assert (await fault(loud)).reason == "invalid_return"
+    for loud in (raising(LoudError("x"), untrusted=True), in_thread(lambda: throw(LoudError("x")), untrusted=True)):
+        error = await fault(loud)
+        assert (error.reason, error.detail) == ("handler_raised", "LoudError: x")
+
+
+async def test_a_crash_leaves_nothing_for_the_garbage_collector() -> None:
+    class Watched(Exception):
+        pass
+
+    left: list[weakref.ref[Watched]] = []
+
+    async def handler(arguments: Any) -> None:
+        crash = Watched()
+        left.append(weakref.ref(crash))
+        try:
+            raise crash
+        finally:
+            del crash
+
+    gc.collect()
+    gc.disable()
+    try:
+        result = await runner_of(make(handler, untrusted=True)).run(call())
+        assert (result.reason, left[0]()) == ("handler_raised", None)
+    finally:
+        gc.enable()
 
 
 async def test_an_untrusted_answer_of_a_subclass_or_a_cycle_is_invalid_return() -> None:
