@@ -8,6 +8,9 @@ A native compiler reads a hostile text, so two walls stand round it:
 - The kernel (Landlock) lets the process open the compiler, its headers and the fresh folder, nothing else. That holds
   for the assembler too, whose ``.include`` and ``.incbin`` do not ask the overlay.
 
+A compiler is nevertheless a large native program in which a crafted source may find a hole, so C is for authors whom
+the host trusts with that much.
+
 Nothing of a build depends on where or when it runs: the same source gives the same bytes.
 """
 
