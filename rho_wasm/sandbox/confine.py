@@ -39,7 +39,7 @@ def apply(limits: Mapping[str, Any]) -> None:
     """Confines this process and what it starts, for good.
 
     ``cpu_ms``: CPU time, ended by SIGPROF at the millisecond and by SIGXCPU at the second after. ``memory_bytes``:
-    address space. ``file_bytes``: the largest file that it may write. ``read``: paths to read and execute, None for
+    address space (not on macOS). ``file_bytes``: the largest file that it may write. ``read``: paths to read and execute, None for
     all. ``write``: paths to write too, None for all. Each key may be missing: then that is not limited.
     Raises OSError where the kernel has a limit but will not set it.
     """
@@ -50,9 +50,11 @@ def apply(limits: Mapping[str, Any]) -> None:
         resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
         signal.signal(signal.SIGPROF, signal.SIG_DFL)
         signal.setitimer(signal.ITIMER_PROF, cpu_ms / 1000)
-    for name, number in (("memory_bytes", resource.RLIMIT_AS), ("file_bytes", resource.RLIMIT_FSIZE)):
-        if (bound := limits.get(name)) is not None:
-            resource.setrlimit(number, (bound, bound))
+    # macOS refuses to bound address space.
+    if (bound := limits.get("memory_bytes")) is not None and sys.platform != "darwin":
+        resource.setrlimit(resource.RLIMIT_AS, (bound, bound))
+    if (bound := limits.get("file_bytes")) is not None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (bound, bound))
     read, write = limits.get("read"), limits.get("write")
     if read is not None or write is not None:
         _landlock(["/"] if read is None else read, ["/"] if write is None else write)

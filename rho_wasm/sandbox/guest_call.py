@@ -175,7 +175,9 @@ class GuestCall:
     def failed(self, error: BaseException) -> None:
         """Keeps why the host stopped the guest. The first one counts."""
         if isinstance(error, GuestTrap):
-            self.state.fault = self.state.fault or error
+            # Tracebacks hold frames, frames this call, and this call the error: only a collection would end that.
+            error.__context__ = None
+            self.state.fault = self.state.fault or error.with_traceback(None)
         else:
             self.state.error = self.state.error or error
 

@@ -9,7 +9,8 @@ from typing import Any
 
 __all__ = ["FunctionTimer", "fault_handler", "handled_by"]
 
-_LIBC: Any = ctypes.CDLL(None, use_errno=True)
+# Keeps the interpreter lock: these calls take a microsecond, and with busy threads around the lock is slow to get back.
+_LIBC: Any = ctypes.PyDLL(None, use_errno=True)
 
 
 class _SigEvent(ctypes.Structure):

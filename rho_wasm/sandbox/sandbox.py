@@ -13,7 +13,7 @@ import anyio.to_thread
 from rho_wasm import envelope, plain
 from rho_wasm.calls import CallMeter
 from rho_wasm.errors import Closed, PlainError, TooLarge, ToolError
-from rho_wasm.host_threads import HostThreads, Outcome, TooManyAbandoned
+from rho_wasm.host_threads import HostThreads, NoThread, Outcome
 from rho_wasm.limits import HostLimits, Limits
 from rho_wasm.results import HandlerResult
 from rho_wasm.sandbox.cache import CacheStatistics, NativeCache
@@ -29,6 +29,8 @@ from rho_wasm.untrusted import type_name
 
 __all__ = ["GuestModule", "Sandbox", "SandboxStatistics"]
 
+_NO_THREAD_S = 0.005
+"""How often a call is looked at where no thread is left to wait for it."""
 _REQUEST_BOUNDS = {"bytes": "request_bytes", "depth": "depth", "items": "items"}
 
 
@@ -121,19 +123,24 @@ class Sandbox:
                     call = GuestCall(self._runtime, native.pre, state, deadline_ms=deadline_ms)
                     request = envelope.request(tool, dict(arguments), context=context)
                     try:
-                        outcome = await self._in_thread(call, request)
+                        outcome = await self._in_thread(call, request, tool=label)
                     finally:
                         _fill(meter, call)
         except Overloaded as full:
             raise ToolError("overloaded", tool=label, detail=full.detail, limit=full.limit, value=full.value) from None
         finally:
             native.release()
-        if outcome.error is None:
-            result: HandlerResult = outcome.value
+        if outcome.error is not None:
+            raise outcome.error
+        result: HandlerResult | ToolError = outcome.value
+        if not isinstance(result, ToolError):
             return result
-        error = _as_tool_error(outcome.error, tool=label, call=call)
-        meter.backtrace = error.backtrace
-        raise error
+        meter.backtrace = result.backtrace
+        try:
+            raise result
+        finally:
+            # The frame that an error's traceback holds must not hold the error: only a collection would end that.
+            del outcome, result
 
     def statistics(self) -> SandboxStatistics:
         return SandboxStatistics(
@@ -157,7 +164,7 @@ class Sandbox:
         with anyio.CancelScope(shield=True):
             for call in tuple(self._running):
                 call.cancel()
-                await self._threads.run(call.ended.wait)
+                await self._until_ended(call)
             await anyio.to_thread.run_sync(self._runtime.close)
 
     async def __aenter__(self) -> Self:
@@ -170,32 +177,44 @@ class Sandbox:
         if self._closed:
             raise Closed("the sandbox")
 
-    async def _in_thread(self, call: GuestCall, request: Mapping[str, Any]) -> Outcome:
+    async def _in_thread(self, call: GuestCall, request: Mapping[str, Any], *, tool: str) -> Outcome:
         self._calls += 1
         self._running.add(call)
         try:
-            return await self._threads.run(_work, call, request)
-        except (TooManyAbandoned, RuntimeError):
+            return await self._threads.run(_work, call, request, tool)
+        except NoThread:
             raise Overloaded(
                 "no thread could be started", limit="max_concurrent_calls", value=self.limits.max_concurrent_calls
             ) from None
         except BaseException:
             # The guest is told to stop, and asked every few milliseconds whether it was. Nobody leaves before it.
             call.cancel()
-            while not call.ended.is_set():
-                with anyio.CancelScope(shield=True), contextlib.suppress(anyio.get_cancelled_exc_class()):
-                    await self._threads.run(call.ended.wait)
+            await self._until_ended(call)
             raise
         finally:
             self._running.discard(call)
 
+    async def _until_ended(self, call: GuestCall) -> None:
+        while not call.ended.is_set():
+            # asyncio's own cancel() gets through a shield, so it may take more than one try.
+            with anyio.CancelScope(shield=True), contextlib.suppress(anyio.get_cancelled_exc_class()):
+                try:
+                    await self._threads.run(call.ended.wait)
+                except NoThread:
+                    await anyio.sleep(_NO_THREAD_S)
 
-def _work(call: GuestCall, request: Mapping[str, Any]) -> HandlerResult:
-    """In the worker thread: all that takes time is here, so that the event loop never waits."""
+
+def _work(call: GuestCall, request: Mapping[str, Any], tool: str) -> HandlerResult | ToolError:
+    """In the worker thread: all that takes time is here, so that the event loop never waits.
+
+    An error is answered, not raised, and a new one: the traceback of the first holds the store and all of the call.
+    """
     limits = call.state.limits
     try:
         data = plain.encode(request, max_bytes=limits.request_bytes, max_depth=limits.depth, max_items=limits.items)
         return envelope.parse_answer(call.run(data), limits=limits)
+    except Exception as error:
+        return _as_tool_error(error, tool=tool, call=call)
     finally:
         call.finish()
 
@@ -207,8 +226,8 @@ def _fill(meter: CallMeter, call: GuestCall) -> None:
     meter.log = call.log
 
 
-def _as_tool_error(error: BaseException, *, tool: str, call: GuestCall) -> ToolError:
-    """What a call becomes that ended in ``error``. Raises it where it must reach the caller as it is."""
+def _as_tool_error(error: Exception, *, tool: str, call: GuestCall) -> ToolError:
+    """What a call becomes that ended in ``error``."""
     if isinstance(error, CallFailed):
         return ToolError(
             error.reason,
@@ -226,7 +245,6 @@ def _as_tool_error(error: BaseException, *, tool: str, call: GuestCall) -> ToolE
     if isinstance(error, PlainError):
         limit, value = (_REQUEST_BOUNDS[error.what], error.limit) if isinstance(error, TooLarge) else (None, None)
         return ToolError("invalid_arguments", tool=tool, detail=str(error), limit=limit, value=value)
-    if isinstance(error, Exception) and not isinstance(error, Closed):
-        detail = f"a host function raised {type_name(error)}"
-        return ToolError("capability_fault", tool=tool, detail=detail, cause=error)
-    raise error
+    # A capability of the host's, or a bug of ours.
+    detail = f"a host function raised {type_name(error)}"
+    return ToolError("capability_fault", tool=tool, detail=detail, cause=error)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 import wasmtime
 
 from rho_wasm.errors import ModuleRejected
 from rho_wasm.limits import HostLimits
-from rho_wasm.sandbox import compile as compiling
 from rho_wasm.sandbox.capi import make_engine
 from rho_wasm.sandbox.compile import CompileUnavailable, compile_native
 from rho_wasm.sandbox.config import guest_config
@@ -101,6 +102,6 @@ async def test_a_module_that_takes_too_much_memory_is_given_up() -> None:
 
 
 async def test_a_child_that_cannot_be_started_is_not_the_modules_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiling.sys, "executable", "/nonexistent")
+    monkeypatch.setattr(sys, "executable", "/nonexistent")
     with pytest.raises(CompileUnavailable):
         await compiled(wat(ECHO))

@@ -1,0 +1,65 @@
+"""What a call leaves behind: nothing. A host function that could reach its store once left 1.5 GB after 1,500 calls."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from pathlib import Path
+
+import pytest
+import wasmtime
+
+from rho_wasm.limits import Limits
+from rho_wasm.results import Ok
+from rho_wasm.sandbox import Sandbox
+from tests.sandbox.guests import MEBIBYTE, answering, called, guest
+
+TOUCHES_MEMORY = answering(
+    {"ok": 1},
+    before="""(call $log (i32.const 20) (i32.const 0) (i32.const 9))
+              (drop (call $host_call (i32.const 0) (i32.const 0)))
+              (memory.fill (i32.const 65536) (i32.const 7) (i32.const 1048576))""",
+    memory="17",
+)
+TRAPS = guest(
+    """(call $log (i32.const 20) (i32.const 0) (i32.const 9))
+       (call $log (i32.const 0) (i32.const -1) (i32.const 9)) (i64.const 0)"""
+)
+
+
+def resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+
+async def test_no_store_outlives_its_call(sandbox: Sandbox) -> None:
+    await called(sandbox, TOUCHES_MEMORY)
+    await called(sandbox, TRAPS)
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(5):
+            assert (await called(sandbox, TOUCHES_MEMORY)).result == Ok(1)
+            assert (await called(sandbox, TRAPS)).reason == "trapped"
+        # Without a collection: no cycle keeps one alive.
+        stores = [thing for thing in gc.get_objects() if isinstance(thing, wasmtime.Store)]
+    finally:
+        gc.enable()
+    assert stores == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+async def test_memory_does_not_grow_with_the_number_of_calls(sandbox: Sandbox) -> None:
+    # Each call touches 1 MiB: 300 that were kept would be 300 MiB.
+    with await sandbox.load(TOUCHES_MEMORY):
+        for _ in range(30):
+            await called(sandbox, TOUCHES_MEMORY)
+        before = resident()
+        for _ in range(300):
+            await called(sandbox, TOUCHES_MEMORY, limits=Limits(memory_bytes=4 * MEBIBYTE))
+        assert resident() - before < 30 * MEBIBYTE
+
+
+async def test_native_code_goes_with_the_last_who_holds_it(sandbox: Sandbox) -> None:
+    for n in range(10):
+        await called(sandbox, answering({"ok": n % 2}))
+    assert sandbox.statistics().modules == 0
