@@ -32,7 +32,7 @@ _LATER_BITS = {2: 1 << 13, 3: 1 << 14, 5: 1 << 15}  # refer, truncate, device io
 _TCP = 0b11  # bind and connect, version 4
 _SCOPES = 0b11  # abstract sockets and signals, version 6
 
-_PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38
+_PR_SET_NO_NEW_PRIVS = 38
 
 
 def apply(limits: Mapping[str, Any]) -> None:
@@ -43,7 +43,8 @@ def apply(limits: Mapping[str, Any]) -> None:
     all. ``write``: paths to write too, None for all. Each key may be missing: then that is not limited.
     Raises OSError where the kernel has a limit but will not set it.
     """
-    _end_with_parent()
+    # PR_SET_PDEATHSIG would end the child with the *thread* that started it, and trio's threads end when idle.
+    # A child whose host is gone reads an end of file, and what computes on ends by its CPU limit.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if (cpu_ms := limits.get("cpu_ms")) is not None:
         seconds = cpu_ms // 1000 + 1
@@ -69,11 +70,6 @@ def landlock_version() -> int:
 
 def _libc() -> Any:
     return ctypes.CDLL(None, use_errno=True)
-
-
-def _end_with_parent() -> None:
-    if sys.platform == "linux":
-        _libc().prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def _checked(result: int) -> int:
