@@ -5,6 +5,7 @@
     RhoError
      ├─ ToolError(reason, tool, generation, cause)     a call that crashed, was refused, or met a fault of the host
      ├─ PlainError                                     NotPlain (a value), Malformed (bytes), TooLarge
+     ├─ SchemaInvalid                                  a JSON Schema that arguments cannot be checked against
      ├─ ModuleRejected(reason, detail, limit, value)   admission, compilation
      ├─ BuildError(language, diagnostics)              a toolchain said no: file, line, column, message
      ├─ PolicyError                                    unreadable or unknown: the host does not start
@@ -45,6 +46,7 @@ __all__ = [
     "PolicyError",
     "RegistryError",
     "RhoError",
+    "SchemaInvalid",
     "StoreError",
     "TooLarge",
     "ToolError",
@@ -138,6 +140,16 @@ class TooLarge(PlainError):
         self.limit = limit
         self.value = value
         super().__init__(f"too large: {what} " + (f"{value} is" if value is not None else "is") + f" over {limit}")
+
+
+class SchemaInvalid(RhoError, ValueError):
+    """A JSON Schema that is wrong, too large, or refers to something outside itself. ``detail`` is for its author."""
+
+    reason = "schema_invalid"
+
+    def __init__(self, detail: str) -> None:
+        self.detail = detail
+        super().__init__(f"not a usable JSON Schema: {detail}")
 
 
 class ModuleRejected(RhoError):

@@ -1,0 +1,259 @@
+"""Arguments against a JSON Schema, and what is wrong with them in words that a model can act on.
+
+The schema was written by whoever wrote the tool, so it is bounded, offline (no reference leaves it) and its patterns
+run in linear time. ``format`` is an annotation, as draft 2020-12 has it by default: what a format means differs between
+implementations, and a tool that needs a date must look at it anyway.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import jsonschema_rs
+
+from rho_wasm.errors import SchemaInvalid
+from rho_wasm.frozen import thaw
+from rho_wasm.schema_graph import SchemaGraph
+from rho_wasm.untrusted import inert, type_name
+
+__all__ = ["ArgumentSchema"]
+
+_MAX_PROBLEMS: Final = 8
+_SHOWN_CHARS: Final = 80
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+
+# One evaluation takes about 50 ns, one error about 60 µs, and all errors are made before the first can be read.
+_MAX_EVALUATIONS: Final = 2_000_000
+_MAX_EVALUATIONS_FOR_FIRST_ERROR: Final = 20_000
+_MAX_EVALUATIONS_FOR_ALL_ERRORS: Final = 2_000
+
+_TYPES: Final = {
+    "array": "a list",
+    "boolean": "true or false",
+    "integer": "an integer",
+    "null": "null",
+    "number": "a number",
+    "object": "a map",
+    "string": "a string",
+}
+
+
+class ArgumentSchema:
+    """A compiled schema. Compile once, use from any thread.
+
+    Raises :class:`SchemaInvalid` for a schema that is no JSON Schema, has more than ``max_bytes`` as JSON, is too deep
+    or too branched, has a pattern with look-around or back-references, or a ``$ref`` that leaves it.
+    """
+
+    def __init__(self, schema: Mapping[str, Any], *, max_bytes: int = 64 * 1024) -> None:
+        try:
+            text = json.dumps(thaw(schema), ensure_ascii=False, allow_nan=False)
+            size = len(text.encode())
+        except (TypeError, ValueError, RecursionError):
+            raise SchemaInvalid("it holds something that JSON cannot, such as bytes, NaN or itself") from None
+        if size > max_bytes:
+            raise SchemaInvalid(f"it has {size} bytes as JSON, at most {max_bytes} are allowed")
+        self._schema: dict[str, Any] = json.loads(text)
+        self._graph = SchemaGraph(self._schema)
+        try:
+            self._validator = jsonschema_rs.validator_for(
+                self._schema,
+                offline=True,
+                pattern_options=jsonschema_rs.RegexOptions(),
+                validate_formats=False,
+            )
+        except jsonschema_rs.ValidationError as error:
+            where = _path(error.instance_path) or "the schema"
+            raise SchemaInvalid(f"{where}: {inert(error.message, limit=200)}") from None
+        except (ValueError, jsonschema_rs.ReferencingError):
+            raise SchemaInvalid("it names a draft of JSON Schema that is not known") from None
+
+    def problems(self, arguments: Any) -> tuple[str, ...]:
+        """What is wrong with ``arguments`` (plain data), at most 8 lines; () if they are valid.
+
+        A line names the place, what was given (inert and short) and what is wanted: ``days: got text "three", wanted an
+        integer``. Only the first is named where finding all would take long.
+        """
+        if not isinstance(arguments, Mapping):
+            return (f"arguments: got {_shown(arguments)}, wanted a map",)
+        instance = arguments if type(arguments) is dict else thaw(arguments)
+        if self._graph.recursive or _has_items(instance, _MAX_EVALUATIONS // self._graph.weight):
+            cost = self._graph.cost(instance)
+            if cost is None or cost > _MAX_EVALUATIONS:
+                return ("arguments: they nest too deeply, or are too many, to be checked against the tool's schema",)
+        try:
+            if self._validator.is_valid(instance):
+                return ()
+            errors = self._errors(instance)
+        except ValueError:
+            return _not_json(instance)
+        lines = dict.fromkeys(line for error in errors for line in self._lines(error, instance))
+        return tuple(itertools.islice(lines, _MAX_PROBLEMS)) or ("arguments: they do not match the tool's schema",)
+
+    def _errors(self, instance: Any) -> Iterable[jsonschema_rs.ValidationError]:
+        cost = self._graph.cost(instance)
+        if cost is not None and cost <= _MAX_EVALUATIONS_FOR_ALL_ERRORS:
+            return self._validator.iter_errors(instance)
+        if cost is not None and cost <= _MAX_EVALUATIONS_FOR_FIRST_ERROR:
+            try:
+                self._validator.validate(instance)
+            except jsonschema_rs.ValidationError as error:
+                return (error,)
+        return ()
+
+    def _lines(self, error: jsonschema_rs.ValidationError, instance: Any) -> Iterable[str]:
+        parent = _follow(self._schema, error.schema_path[:-1])
+        place = error.instance_path
+        match error.kind:
+            case jsonschema_rs.ValidationErrorKind.Required(name):
+                wanted = _wanted_by(_follow(parent, ["properties", name]))
+                yield f"{_path([*place, name])}: missing" + (f", wanted {wanted}" if wanted else "")
+            case jsonschema_rs.ValidationErrorKind.AdditionalProperties(
+                names
+            ) | jsonschema_rs.ValidationErrorKind.UnevaluatedProperties(names):
+                allowed = _follow(parent, ["properties"])
+                known = _list(sorted(allowed), most=20) if isinstance(allowed, dict) and allowed else "none"
+                for name in names[:_MAX_PROBLEMS]:
+                    yield f"{_path([*place, name])}: unknown key, allowed: {known}"
+            case kind:
+                given = _shown(_follow(instance, place))
+                yield f"{_path(place) or 'arguments'}: got {given}, wanted {_wanted(kind, parent)}"
+
+
+def _has_items(value: Any, number: int) -> bool:
+    """Whether ``value`` has at least ``number`` items. Looks at no more than that."""
+    found = 0
+    waiting = [value]
+    while waiting:
+        value = waiting.pop()
+        found += 1
+        if isinstance(value, (dict, list)):
+            found += len(value)
+            if found >= number:
+                return True
+            waiting.extend(value.values() if isinstance(value, dict) else value)
+    return found >= number
+
+
+def _follow(value: Any, path: Sequence[str | int]) -> Any:
+    for step in path:
+        if isinstance(value, dict):
+            value = value.get(step)
+        elif isinstance(value, list) and isinstance(step, int) and step < len(value):
+            value = value[step]
+        else:
+            return None
+    return value
+
+
+def _path(steps: Sequence[str | int]) -> str:
+    text = ""
+    for step in steps:
+        if isinstance(step, int):
+            text += f"[{step}]"
+        elif _NAME.fullmatch(step):
+            text += f".{step}" if text else step
+        else:
+            text += f"[{json.dumps(inert(step, limit=40), ensure_ascii=False)}]"
+    return inert(text, limit=200)
+
+
+def _shown(value: Any) -> str:
+    """What was given, in words: its type, and the value itself where that is short."""
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    if isinstance(value, str):
+        return f'text "{inert(value, limit=_SHOWN_CHARS)}"'
+    if isinstance(value, int):
+        return f"the integer {value}" if value.bit_length() <= 128 else "an integer of more than 128 bits"
+    if isinstance(value, float):
+        return f"the number {value}"
+    if isinstance(value, (list, dict)):
+        return f"a {'list' if isinstance(value, list) else 'map'} of {len(value)}"
+    return f"{len(value)} bytes" if isinstance(value, bytes) else type_name(value)
+
+
+def _json(value: Any) -> str:
+    return inert(json.dumps(value, ensure_ascii=False, default=str), limit=_SHOWN_CHARS)
+
+
+def _list(values: Sequence[Any], *, most: int) -> str:
+    more = f" and {len(values) - most} more" if len(values) > most else ""
+    return ", ".join(v if isinstance(v, str) and _NAME.fullmatch(v) else _json(v) for v in values[:most]) + more
+
+
+def _wanted_by(schema: Any) -> str:
+    """What a schema wants, if a few words say it; else an empty text."""
+    if not isinstance(schema, dict):
+        return ""
+    if "enum" in schema and isinstance(schema["enum"], list):
+        return "one of " + _choices(schema["enum"])
+    if "const" in schema:
+        return _json(schema["const"])
+    if "type" in schema:
+        return _types(schema["type"])
+    for keyword in ("anyOf", "oneOf"):
+        options = schema.get(keyword)
+        if isinstance(options, list):
+            words = [_wanted_by(option) for option in options[:_MAX_PROBLEMS]]
+            return " or ".join(dict.fromkeys(words)) if all(words) else ""
+    return ""
+
+
+def _choices(values: Sequence[Any]) -> str:
+    more = f" and {len(values) - 20} more" if len(values) > 20 else ""
+    return ", ".join(map(_json, values[:20])) + more
+
+
+def _types(types: Any) -> str:
+    return " or ".join(
+        _TYPES.get(name, inert(str(name), limit=40)) for name in ([types] if isinstance(types, str) else types)
+    )
+
+
+_WANTED: Final[Mapping[str, Callable[[Any], str]]] = {
+    "const": _json,
+    "enum": lambda values: "one of " + _choices(values),
+    "exclusiveMaximum": lambda limit: f"less than {limit}",
+    "exclusiveMinimum": lambda limit: f"more than {limit}",
+    "maxItems": lambda limit: f"at most {limit} elements",
+    "maxLength": lambda limit: f"at most {limit} characters",
+    "maxProperties": lambda limit: f"at most {limit} keys",
+    "maximum": lambda limit: f"at most {limit}",
+    "minItems": lambda limit: f"at least {limit} elements",
+    "minLength": lambda limit: f"at least {limit} characters",
+    "minProperties": lambda limit: f"at least {limit} keys",
+    "minimum": lambda limit: f"at least {limit}",
+    "multipleOf": lambda step: f"a multiple of {step}",
+    "pattern": lambda pattern: f"text that matches {inert(pattern, limit=_SHOWN_CHARS)}",
+    "type": _types,
+    "uniqueItems": lambda _: "elements that all differ",
+}
+
+
+def _wanted(kind: jsonschema_rs.ValidationErrorKind, parent: Any) -> str:
+    keyword = kind.name
+    if isinstance(parent, dict) and keyword in parent and keyword in _WANTED:
+        return _WANTED[keyword](parent[keyword])
+    if keyword in ("anyOf", "oneOf"):
+        one = "exactly one" if keyword == "oneOf" else "one"
+        return _wanted_by(parent) or f"what {one} of the alternatives in the schema allows"
+    return f"what {inert(keyword, limit=40)!r} in the schema allows"
+
+
+def _not_json(instance: Any) -> tuple[str, ...]:
+    """Where a value stands that JSON Schema has no type for: bytes, which a model cannot write in JSON anyway."""
+    waiting: list[tuple[Any, tuple[str | int, ...]]] = [(instance, ())]
+    while waiting:
+        value, path = waiting.pop()
+        if isinstance(value, dict):
+            waiting.extend((item, (*path, key)) for key, item in value.items())
+        elif isinstance(value, list):
+            waiting.extend((item, (*path, index)) for index, item in enumerate(value))
+        elif value is not None and not isinstance(value, (bool, int, float, str)):
+            return (f"{_path(path)}: got {_shown(value)}, wanted what JSON can say: text, a number, a list, a map",)
+    return ("arguments: they hold something that JSON cannot say",)
