@@ -39,8 +39,8 @@ def apply(limits: Mapping[str, Any]) -> None:
     """Confines this process and what it starts, for good.
 
     ``cpu_ms``: CPU time, ended by SIGPROF at the millisecond and by SIGXCPU at the second after. ``memory_bytes``:
-    address space (not on macOS). ``file_bytes``: the largest file that it may write. ``read``: paths to read and execute, None for
-    all. ``write``: paths to write too, None for all. Each key may be missing: then that is not limited.
+    address space (not on macOS). ``file_bytes``: the largest file that it may write. ``read``: paths to read and
+    execute, None for all. ``write``: paths to write too, None for all. Each key may be missing: not limited then.
     Raises OSError where the kernel has a limit but will not set it.
     """
     # PR_SET_PDEATHSIG would end the child with the *thread* that started it, and trio's threads end when idle.

@@ -23,14 +23,14 @@ def engine() -> wasmtime.Engine:
 def spin(engine: wasmtime.Engine) -> wasmtime.TrapCode | None:
     """Spins until the epoch has gone on once."""
     module = wasmtime.Module(engine, '(module (func (export "spin") (loop $l (br $l))))')
-    with wasmtime.Store(engine) as store:
-        store.set_fuel(10**15)
-        store.set_epoch_deadline(1)
-        function = wasmtime.Instance(store, module, []).exports(store)["spin"]
-        assert isinstance(function, wasmtime.Func)
-        with pytest.raises(wasmtime.Trap) as caught:
-            function(store)
-        return caught.value.trap_code
+    store = wasmtime.Store(engine)
+    store.set_fuel(10**15)
+    store.set_epoch_deadline(1)
+    function = wasmtime.Instance(store, module, []).exports(store)["spin"]
+    assert isinstance(function, wasmtime.Func)
+    with pytest.raises(wasmtime.Trap) as caught:
+        function(store)
+    return caught.value.trap_code
 
 
 @pytest.mark.parametrize("kind", KINDS)
