@@ -81,7 +81,7 @@ def _schema(value: object) -> FrozenMap:
         if (found := unsafe_characters(text)) is not None:
             raise ValueError(f"{path}: has {found}, which a reader would not see")
     try:
-        ArgumentSchema(thaw(schema))
+        ArgumentSchema(schema)
     except SchemaInvalid as error:
         raise ValueError(str(error)) from None
     return schema

@@ -198,7 +198,7 @@ KEYS = st.sampled_from(
 
 
 @given(st.dictionaries(KEYS, PLAIN | st.dictionaries(KEYS, PLAIN, max_size=3), max_size=4))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_any_map_is_a_result_or_raises_one_of_two(answer: dict[str, Any]) -> None:
     try:
         result = parse(answer)

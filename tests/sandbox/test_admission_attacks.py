@@ -190,7 +190,7 @@ def test_random_sections_raise_nothing_but_module_rejected(parts: list[tuple[int
 
 
 @given(st.sampled_from([1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12]), st.binary(max_size=80))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_one_random_section_raises_nothing_but_module_rejected(identifier: int, content: bytes) -> None:
     admit_anything(Guest().with_raw(identifier, content).build())
 
@@ -199,7 +199,7 @@ GOOD = [(FIXTURES / f"{name}.wasm").read_bytes() for name in names(".wat")]
 
 
 @given(st.data())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=250, deadline=None)
 def test_mutated_guests_raise_nothing_but_module_rejected(data: st.DataObject) -> None:
     module = bytearray(data.draw(st.sampled_from(GOOD)))
     for _ in range(data.draw(st.integers(1, 4))):
@@ -219,6 +219,6 @@ def test_mutated_guests_raise_nothing_but_module_rejected(data: st.DataObject) -
 
 
 @given(st.binary(max_size=200))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_random_code_raises_nothing_but_module_rejected(code: bytes) -> None:
     admit_anything(Guest().add_function(body(code)).build())

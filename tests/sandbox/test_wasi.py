@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
 from rho_wasm.calls import CallMeter
 from rho_wasm.errors import ToolError
 from rho_wasm.results import LogLine
-from rho_wasm.sandbox import NativeCache, Sandbox
+from rho_wasm.sandbox import Sandbox
 from rho_wasm.sandbox.abi import WASI, WASI_IMPORTS
 from rho_wasm.sandbox.virtual import START_NS
 from rho_wasm.sandbox.wasi import FUNCTIONS, MAX_RANDOM_BYTES, RANDOM_NOTE
@@ -26,16 +24,9 @@ PAGE = 65_536
 BAD_POINTERS = [PAGE - 3, PAGE, 0x7FFF_FFFF, 0x8000_0000, 0xFFFF_FFFF, -1]
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> NativeCache:
-    folder: Path = tmp_path_factory.mktemp("native", numbered=True)
-    return NativeCache(folder / "cache", folder / "key")
-
-
 @pytest.fixture
-async def probe(cache: NativeCache, anyio_backend: str) -> AsyncIterator[Probe]:
-    async with Sandbox(cache=cache) as sandbox:
-        yield Probe(sandbox, await sandbox.load(probe_wasm()))
+async def probe(sandbox: Sandbox) -> Probe:
+    return Probe(sandbox, await sandbox.load(probe_wasm()))
 
 
 def iovs(*pieces: tuple[int, int]) -> bytes:
