@@ -52,6 +52,8 @@ class Artifact:
             raise ModuleRejected(
                 "source_too_large", "the source is too long", limit=MAX_SOURCE_CHARS, value=len(self.source)
             )
+        if self.source is not None and not _is_text(self.source):
+            raise ModuleRejected("source_not_text", "the source has lone surrogates, which no file can hold")
         payload = module.custom(self.wasm, MANIFEST_SECTION)
         if payload is None:
             raise ModuleRejected(
@@ -60,10 +62,10 @@ class Artifact:
                 hint="build it with rho-wasm build, which embeds the manifest",
             )
         object.__setattr__(self, "wasm", bytes(self.wasm))
-        object.__setattr__(self, "log", self.log[:MAX_LOG_CHARS])
+        object.__setattr__(self, "log", _text(self.log, MAX_LOG_CHARS))
         for name in ("language", "toolchain"):
             if (text := getattr(self, name)) is not None:
-                object.__setattr__(self, name, text[:_MAX_NAME_CHARS])
+                object.__setattr__(self, name, _text(text, _MAX_NAME_CHARS))
         object.__setattr__(self, "manifest", Manifest.decode(payload))
         object.__setattr__(self, "sha256", hashlib.sha256(self.wasm).hexdigest())
 
@@ -93,3 +95,15 @@ class Artifact:
             "provenance": self.provenance,
             "has_source": self.source is not None,
         }
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _text(text: str, limit: int) -> str:
+    return text[:limit].encode("utf-8", "replace").decode()

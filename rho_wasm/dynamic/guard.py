@@ -89,7 +89,7 @@ class Guard:
         """Puts a quarantine, or its end, in force before it is written. False if there is one as strong already."""
         with self._lock:
             now = self.held(quarantine.version)
-            if quarantine.active and now is not None and (now.mode, now.level) == (quarantine.mode, quarantine.level):
+            if quarantine.active and now is not None and now.mode == quarantine.mode and now.level >= quarantine.level:
                 return False
             self._unsaved[quarantine.version] = quarantine
             return True

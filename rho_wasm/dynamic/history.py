@@ -126,20 +126,19 @@ class History:
             return self._made(connection, live, tools, author, note), live
 
     def verdicts(self, number: int) -> tuple[Verdict, ...]:
-        """What the switch gates said of a generation, in the order that they were asked; the last time, if twice."""
+        """What the switch gates said of a generation when they were last asked, in that order."""
         with self._database.read() as connection:
             rows = connection.execute(
                 "SELECT gate, passed, problems FROM verdicts WHERE number = ? ORDER BY id", (number,)
             ).fetchall()
-        latest = {gate: Verdict(gate, bool(passed), tuple(json.loads(problems))) for gate, passed, problems in rows}
-        return tuple(latest.values())
+        return tuple(Verdict(gate, bool(passed), tuple(json.loads(problems))) for gate, passed, problems in rows)
 
     def judge(self, number: int, verdicts: Iterable[Verdict], *, rejected: str | None) -> None:
         """Records what the gates said; with ``rejected`` (why) the candidate can never become live."""
         with self._database.write() as connection:
             for verdict in verdicts:
                 connection.execute(
-                    "INSERT INTO verdicts (number, gate, passed, problems, at) VALUES (?, ?, ?, ?, ?)",
+                    "INSERT OR REPLACE INTO verdicts (number, gate, passed, problems, at) VALUES (?, ?, ?, ?, ?)",
                     (number, verdict.gate, verdict.passed, json.dumps(verdict.problems), self._clock()),
                 )
             if rejected is not None:

@@ -24,6 +24,7 @@ __all__ = ["StrikeJudge", "is_strike"]
 
 _STRIKE_WAIT_S, _QUARANTINE_WAIT_S = 0.05, 0.5
 """How long the end of a call waits for the disk, at most: see :meth:`StrikeJudge.ended`."""
+_CALLS_EVERY_S = 5.0
 _UNSAVED_STRIKES = 1_000
 """Strikes that are kept for a store that cannot be written now. Further ones count, but leave no history."""
 
@@ -80,6 +81,7 @@ class StrikeJudge:
         self._switches = switches
         self._unsaved: deque[Strike] = deque()
         self._written: Future[None] | None = None
+        self._calls_written = store.clock()
 
     def ended(self, running: RunningCall, handler: GuestHandler, result: ToolResult) -> None:
         """One call ended. In the event loop's thread.
@@ -143,17 +145,22 @@ class StrikeJudge:
             held = suspension(replace(held, mode="suspend"), now=now)
         self._quarantine(held)
 
-    def write(self) -> None:
+    def write(self, *, last: bool = False) -> None:
         """Writes strikes, the calls that were counted, and quarantines. In the worker's thread.
 
-        Raises :class:`StoreError` where it cannot; then nothing is lost, and the next tick tries again.
+        Calls alone are written every few seconds, and at the ``last`` time. Raises :class:`StoreError` where it cannot;
+        then nothing is lost, and the next tick tries again.
         """
         if self._store.read_only:
             return
-        strikes, calls = list(self._unsaved), self._ledger.unsaved_calls()
-        if strikes or calls:
-            self._store.records.add(strikes, calls)
-            self._ledger.saved(calls)
+        # Only this thread takes strikes out, so the first ones stay while others are added.
+        strikes = [self._unsaved[place] for place in range(len(self._unsaved))]
+        if strikes or last or self._store.clock() - self._calls_written >= _CALLS_EVERY_S:
+            self._calls_written = self._store.clock()
+            calls = self._ledger.unsaved_calls()
+            if strikes or calls:
+                self._store.records.add(strikes, calls)
+                self._ledger.saved(calls)
             for _ in strikes:
                 self._unsaved.popleft()
         for held in self._guard.unsaved():
@@ -176,11 +183,12 @@ class StrikeJudge:
         self._write_soon(_STRIKE_WAIT_S)
 
     def _write_soon(self, wait_s: float) -> None:
-        # In the worker's own thread the tick that called this writes as soon as it is done here.
-        if self._worker.current or self._store.read_only:
+        # In the worker's own thread the next tick writes.
+        if self._worker.current:
             return
-        behind = self._written is not None and not self._written.done()
-        self._written = self._worker.submit(self.write)
-        if not behind:
-            wait([self._written], timeout=wait_s)
+        if not self._store.read_only:
+            behind = self._written is not None and not self._written.done()
+            self._written = self._worker.submit(self.write)
+            if not behind:
+                wait([self._written], timeout=wait_s)
         self._teller.flush()

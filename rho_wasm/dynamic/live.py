@@ -53,10 +53,14 @@ class LiveTools:
 
     def quarantined(self, held: Quarantine, switched: Switched | None) -> None:
         """A quarantine was written, with the switch that took the version's place, if it was live."""
-        if held.active:
-            self._teller.tell_later([self.quarantine_event(held, None if switched is None else switched.live)])
+        events: list[Event] = []
         if switched is not None:
-            self.switched(switched)
+            self._install(switched.id, switched.live)
+        if held.active:
+            events.append(self.quarantine_event(held, None if switched is None else switched.live))
+        if switched is not None:
+            events.append(_event(switched))
+        self._teller.tell_later(events)
 
     def quarantine_event(self, held: Quarantine, live: Generation | None = None) -> ToolQuarantined:
         """What is told of a quarantine."""

@@ -18,6 +18,7 @@ from rho_wasm.manifest import ToolDeclaration
 from rho_wasm.policy import Policy
 from rho_wasm.sandbox import Sandbox
 from rho_wasm.tools import Tool
+from rho_wasm.untrusted import exception_text
 
 __all__ = ["Offer", "OfferMaker", "hints"]
 
@@ -73,8 +74,9 @@ class OfferMaker:
             if known is None or known[0] != version:
                 try:
                     known = self._base(key, version, generation.number, artifacts)
-                except StoreError as error:
-                    damaged[name] = str(error)
+                except (StoreError, ValueError) as error:
+                    # One tool that this version cannot offer must not take the others along.
+                    damaged[name] = str(error) if isinstance(error, StoreError) else exception_text(error)
                     continue
             made[key] = known
             held = self._guard.held(key)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,7 @@ from rho_wasm.dynamic.database import Database
 from rho_wasm.dynamic.generation import VersionKey
 from rho_wasm.dynamic.seal import Seal
 from rho_wasm.dynamic.strikes import SLOT_S, CallKey, Quarantine, Strike, Traffic
-from rho_wasm.errors import UnknownGeneration
+from rho_wasm.errors import Corrupt, UnknownGeneration
 
 __all__ = ["Approval", "Approvals", "StrikeRecords"]
 
@@ -127,8 +128,12 @@ def _strikes(connection: sqlite3.Connection, where: str, values: tuple[Any, ...]
         f"SELECT {_STRIKE_COLUMNS} FROM strikes WHERE {where}",  # noqa: S608
         values,
     )
-    return tuple(
-        Strike(
+    return tuple(_strike(row) for row in rows)
+
+
+def _strike(row: tuple[Any, ...]) -> Strike:
+    with _readable("strike"):
+        return Strike(
             id=row[0],
             version=VersionKey(row[1], row[2]),
             generation=row[3],
@@ -138,22 +143,29 @@ def _strikes(connection: sqlite3.Connection, where: str, values: tuple[Any, ...]
             backtrace=tuple(json.loads(row[9])),
             pardoned=bool(row[10]),
         )
-        for row in rows
-    )
 
 
 def _quarantine(row: tuple[Any, ...]) -> Quarantine:
-    return Quarantine(
-        version=VersionKey(row[0], row[1]),
-        generation=row[2],
-        at=row[3],
-        mode=row[4],
-        until=row[5],
-        level=row[6],
-        reasons=tuple(json.loads(row[7])),
-        backtrace=tuple(json.loads(row[8])),
-        pardoned_at=row[9],
-    )
+    with _readable("quarantine"):
+        return Quarantine(
+            version=VersionKey(row[0], row[1]),
+            generation=row[2],
+            at=row[3],
+            mode=row[4],
+            until=row[5],
+            level=row[6],
+            reasons=tuple(json.loads(row[7])),
+            backtrace=tuple(json.loads(row[8])),
+            pardoned_at=row[9],
+        )
+
+
+@contextmanager
+def _readable(what: str) -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, TypeError):
+        raise Corrupt(f"a {what} in it cannot be read: restore it from a copy") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,7 +37,7 @@ _VERSION_1 = (
     """
     CREATE TABLE verdicts (
         id INTEGER PRIMARY KEY AUTOINCREMENT, number INTEGER NOT NULL REFERENCES generations, gate TEXT NOT NULL,
-        passed INTEGER NOT NULL, problems TEXT NOT NULL, at REAL NOT NULL
+        passed INTEGER NOT NULL, problems TEXT NOT NULL, at REAL NOT NULL, UNIQUE (number, gate)
     ) STRICT
     """,
     """

@@ -28,20 +28,21 @@ from rho_wasm.dynamic.store import Store
 from rho_wasm.dynamic.strikes import Quarantine, Strike, StrikeLedger
 from rho_wasm.dynamic.teller import Teller
 from rho_wasm.dynamic.worker import StoreWorker
-from rho_wasm.errors import Closed, NameInvalid, StoreError
+from rho_wasm.errors import Closed, NameInvalid, RhoError
 from rho_wasm.events import OnEvent, SourceFailed
 from rho_wasm.frozen import FrozenMap
 from rho_wasm.limits import Limits
 from rho_wasm.policy import Policy
 from rho_wasm.sandbox import Sandbox
 from rho_wasm.tools import Tool
-from rho_wasm.untrusted import inert, type_name
+from rho_wasm.untrusted import exception_text, inert, type_name
 
 __all__ = ["DynamicSource"]
 
 Result = TypeVar("Result")
 
 _FIRST_LOOK_S = 10.0
+_PRUNE_EVERY_S = 600.0
 _AUTHOR_CHARS, _NOTE_CHARS = 128, 2_000
 
 
@@ -96,6 +97,7 @@ class DynamicSource:
         self._closed = False
         self._fault: str | None = None
         self._seen: int | None = None
+        self._pruned_at = 0.0
         self._guard.refresh(store.quarantines())
         self._live = LiveTools(store, maker, modules=self._modules, teller=self._teller, name=name)
         self._last_strike = store.records.last_before(store.clock() - self._policy.strikes.window_s)
@@ -308,7 +310,8 @@ class DynamicSource:
     def _tick(self) -> None:
         """In the worker's thread: writes what waits, and takes in what other processes wrote."""
         try:
-            self._judge.write()
+            self._judge.write(last=self._closed)
+            self._prune()
             seen = self.store.data_version()
             if seen != self._seen:
                 self._seen = seen
@@ -316,10 +319,17 @@ class DynamicSource:
             self._fault = None
         except Closed:
             return
-        except StoreError as error:
-            if self._fault != str(error):
-                self._fault = str(error)
-                self._teller.tell_later([SourceFailed(source=self.name, operation="refresh", error=str(error))])
+        except Exception as error:
+            text = str(error) if isinstance(error, RhoError) else exception_text(error)
+            if self._fault != text:
+                self._fault = text
+                self._teller.tell_later([SourceFailed(source=self.name, operation="refresh", error=text)])
+
+    def _prune(self) -> None:
+        now = self.store.clock()
+        if not self.store.read_only and now - self._pruned_at >= _PRUNE_EVERY_S:
+            self._pruned_at = now
+            self.store.records.prune(before=now - self._policy.strikes.window_s)
 
     def _look(self) -> None:
         new, freed = self._guard.refresh(self.store.quarantines())

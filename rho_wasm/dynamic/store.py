@@ -21,10 +21,12 @@ from rho_wasm.dynamic.schema import APPLICATION_ID, SCHEMA_VERSION, migrate
 from rho_wasm.dynamic.seal import Seal, default_key_path
 from rho_wasm.dynamic.strikes import Quarantine, Strike
 from rho_wasm.errors import Corrupt, ModuleRejected, StoreError, VersionMismatch
+from rho_wasm.untrusted import inert
 
 __all__ = ["Store"]
 
 _MEMORY = ":memory:"
+_BY_CHARS = 128
 
 
 class Store:
@@ -65,9 +67,9 @@ class Store:
     ) -> Self:
         """Opens the store in the folder ``path``, or makes it; ``":memory:"`` is a store that is not kept.
 
-        With ``read_only``, or where the folder cannot be written or its disk is full, nothing in it is changed: what is live is offered,
-        and every change raises ``StoreError`` (``read_only``). ``key_path`` is the host's key, which vouches for what
-        was built and approved here (see :mod:`rho_wasm.dynamic.seal`).
+        With ``read_only``, or where the folder cannot be written or its disk is full, nothing in it is changed: what is
+        live is offered, and every change raises ``StoreError`` (``read_only``). ``key_path`` is the host's key, which
+        vouches for what was built and approved here (see :mod:`rho_wasm.dynamic.seal`).
 
         Raises :class:`StoreError` (``not_a_store``, ``unsafe``, ``unreadable`` and as above), :class:`Corrupt`, and
         :class:`VersionMismatch` for a store of a newer version, which is left as it is.
@@ -226,11 +228,11 @@ class Store:
 
     def approve(self, number: int, *, by: str, note: str = "") -> Approval:
         """Records a person's yes to a candidate, which the gate ``approval`` then finds."""
-        return self.approvals.say(number, yes=True, by=by, note=note)
+        return self.approvals.say(number, yes=True, by=inert(by, limit=_BY_CHARS), note=inert(note))
 
     def reject(self, number: int, *, by: str, note: str = "") -> Approval:
         """Records a person's no: the candidate can never become live."""
-        return self.approvals.say(number, yes=False, by=by, note=note)
+        return self.approvals.say(number, yes=False, by=inert(by, limit=_BY_CHARS), note=inert(note))
 
     def close(self) -> None:
         """Lets go of the files. May be called twice."""

@@ -207,6 +207,7 @@ class StrikeLedger:
         Answers the versions that other processes' strikes have brought over the limit.
         """
         touched: dict[VersionKey, _Window] = {}
+        oldest = self._clock() - self._policy.window_s
         with self._lock:
             for window in self._windows.values():
                 window.stored = {}
@@ -214,7 +215,8 @@ class StrikeLedger:
                 self._windows[version].stored[slot] = calls
             for strike in strikes:
                 window = self._windows[strike.version]
-                if not strike.pardoned and window.add(strike):
+                # One of before the window may be one of ours that was let go of already.
+                if strike.at > oldest and not strike.pardoned and window.add(strike):
                     touched[strike.version] = window
             return tuple(
                 version for version in touched if self._verdict(version, self._current(version)) == "quarantine"

@@ -57,7 +57,7 @@ class StoreWorker:
         return future
 
     def close(self, timeout_s: float = 10.0) -> None:
-        """Ends the thread once what was submitted is done, at most after ``timeout_s``. May be called twice."""
+        """Ends the thread after what was submitted and a last tick, and waits ``timeout_s`` for that at most."""
         self._closed = True
         self._jobs.put(None)
         self._thread.join(timeout_s)
@@ -66,18 +66,20 @@ class StoreWorker:
 def _run(
     jobs: queue.SimpleQueue[Callable[[], None] | None], tick: weakref.WeakMethod[Callable[[], None]], every_s: float
 ) -> None:
+    ended = False
     while True:
         try:
             job = jobs.get(timeout=every_s)
         except queue.Empty:
             pass
         else:
-            if job is None:
-                return
-            job()
+            if job is not None:
+                job()
+            ended = job is None
             del job
         alive = tick()
-        if alive is None:
+        if alive is not None:
+            alive()
+        if alive is None or ended:
             return
-        alive()
         del alive

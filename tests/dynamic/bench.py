@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
+import anyio
 from rho_wasm.policy import Policy
 
 from rho_wasm.calls import ToolCall
@@ -22,6 +23,7 @@ from rho_wasm.results import ToolResult
 from rho_wasm.runner import ToolRunner
 from rho_wasm.sandbox import NativeCache, Sandbox
 from rho_wasm.testing import FixedClock
+from tests.dynamic.processes import WAIT_S
 
 __all__ = ["Bench", "open_bench"]
 
@@ -29,14 +31,34 @@ EventType = TypeVar("EventType", bound=Event)
 
 
 class Bench:
-    def __init__(self, store: Store, source: DynamicSource, sandbox: Sandbox, events: list[Event]) -> None:
+    """What :func:`open_bench` opens. ``events`` are those that were told so far."""
+
+    source: DynamicSource
+
+    def __init__(self, store: Store, sandbox: Sandbox) -> None:
         self.store = store
-        self.source = source
         self.sandbox = sandbox
-        self.events = events
+        self.events: list[Event] = []
+        self._told = anyio.Event()
+        self._calls = 0
+
+    def attach(self, source: DynamicSource) -> None:
+        self.source = source
         self.registry = ToolRegistry([], sources=[source])
         self.runner = ToolRunner(self.registry)
-        self._calls = 0
+
+    def hear(self, event: Event) -> None:
+        """The subscriber."""
+        self.events.append(event)
+        self._told.set()
+
+    async def until_told(self, kind: type[EventType]) -> EventType:
+        """The first event of one kind, waited for if need be."""
+        with anyio.fail_after(WAIT_S):
+            while not (found := self.told(kind)):
+                self._told = anyio.Event()
+                await self._told.wait()
+        return found[0]
 
     async def go(self, *artifacts: Artifact, remove: tuple[str, ...] = (), floor: bool = False) -> Generation:
         """Stages and activates."""
@@ -80,22 +102,21 @@ async def open_bench(
     rebuild: Rebuild | None = None,
 ) -> AsyncIterator[Bench]:
     """A bench on a store of its own in memory, or on ``store``, which stays the caller's to close."""
-    events: list[Event] = []
     used = store or (Store.open(":memory:", clock=clock) if clock is not None else Store.open(":memory:"))
     try:
-        async with (
-            Sandbox(cache=cache) as sandbox,
-            DynamicSource(
+        async with Sandbox(cache=cache) as sandbox:
+            bench = Bench(used, sandbox)
+            async with DynamicSource(
                 used,
                 sandbox,
                 policy=policy,
                 limits=limits,
                 approve=approve,
                 rebuild=rebuild,
-                on_event=events.append,
-            ) as source,
-        ):
-            yield Bench(used, source, sandbox, events)
+                on_event=bench.hear,
+            ) as source:
+                bench.attach(source)
+                yield bench
     finally:
         if store is None:
             used.close()
