@@ -1,0 +1,5 @@
+from __future__ import annotations
+
+from rho_wasm.cli import main
+
+main()

@@ -1,0 +1,241 @@
+"""``rho-wasm demo``: the whole idea on a real file, in half a minute and with no toolchain."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import anyio
+import typer
+from rich.text import Text
+
+from rho_wasm.calls import ToolCall
+from rho_wasm.cli.options import JsonOption, read_bytes
+from rho_wasm.cli.output import FAULT, WORKED, Output
+from rho_wasm.cli.results import summary
+from rho_wasm.dynamic.artifact import Artifact
+from rho_wasm.dynamic.generation import Generation
+from rho_wasm.errors import GateRejected, ModuleRejected
+from rho_wasm.events import Event, GenerationSwitched, StrikeCounted, ToolQuarantined
+from rho_wasm.host import Host
+from rho_wasm.limits import MIB
+from rho_wasm.resources import fixture
+from rho_wasm.results import ToolResult
+from rho_wasm.untrusted import inert
+
+__all__ = ["add_to"]
+
+_MAX_FILE = MIB // 2
+"""A request is at most 1 MiB, and text is more bytes in JSON than in a file."""
+
+
+@dataclass(slots=True)
+class _Demo:
+    """What the demo prints, and what it found out, for ``--json``."""
+
+    output: Output
+    facts: dict[str, Any] = field(default_factory=dict)
+    step: int = 0
+
+    def title(self, text: str) -> None:
+        self.step += 1
+        self.output.say("")
+        self.output.say(f"{self.step}. {text}", style="bold")
+
+    def say(self, *parts: str | Text, style: str | None = None) -> None:
+        self.output.say("   ", *parts, style=style)
+
+    def on_event(self, event: Event) -> None:
+        """Events as they come: this is what a host's screen or log would be told."""
+        match event:
+            case StrikeCounted():
+                where = f", in {event.backtrace[0]}" if event.backtrace else ""
+                self.say(f"strike {event.count} of {event.limit} against {event.tool}: {event.reason}{where}", style="yellow")
+            case ToolQuarantined():
+                self.say(f"{event.tool} {event.artifact[:12]} is quarantined", style="red")
+            case GenerationSwitched():
+                changes = [
+                    sign + name
+                    for sign, names in (("+", event.added), ("~", event.changed), ("-", event.removed))
+                    for name in names
+                ]
+                self.say(
+                    f"generation {event.previous} -> {event.number}  {' '.join(changes)}  by {event.author}", style="cyan"
+                )
+            case _:
+                pass
+
+
+def _guest(name: str) -> Artifact:
+    """A guest that ships with the package, built from the source beside it."""
+    source = next((path for suffix in (".c", ".wat") if (path := fixture(f"{name}.wasm").with_suffix(suffix)).exists()), None)
+    return Artifact.from_wasm(
+        fixture(f"{name}.wasm").read_bytes(),
+        source=None if source is None else source.read_text(),
+        language=None if source is None else source.suffix[1:],
+    )
+
+
+async def _switch(host: Host, name: str, *, author: str, note: str) -> Generation:
+    candidate = await host.source.stage(add=[_guest(name)], author=author, note=note)
+    return await host.source.activate(candidate)
+
+
+async def _call(host: Host, name: str, text: str, *, number: int = 1) -> ToolResult:
+    call = ToolCall(id=f"{name}-{number}", name=name, arguments={"text": text})
+    return await host.runner.run(call, tools=host.registry.snapshot())
+
+
+async def _play(demo: _Demo, store: Path, text: str, file_name: str) -> None:
+    facts = demo.facts
+    async with Host.open(store, on_event=demo.on_event) as host:
+        demo.title("Core tools are the host's. Everything else comes from an agent, as WebAssembly.")
+        demo.say("core: ", ", ".join(tool.name for tool in host.registry.core_tools()))
+        facts["core"] = [tool.name for tool in host.registry.core_tools()]
+
+        demo.title("An agent wrote a tool. It is staged, must answer its own examples, and is switched on.")
+        first = await _switch(host, "word_count", author="model", note="counts words")
+        result = await _call(host, "word_count", text)
+        demo.say(f"word_count({file_name}) = ", inert(result.text, limit=300))
+        demo.say(summary(result))
+        facts["first"] = {"generation": first.number, "result": result.as_json()}
+
+        demo.title("Its next version passes its examples too, but spins on this file.")
+        second = await _switch(host, "word_count_v2", author="model", note="faster, it says")
+        ends: list[str | None] = []
+        for number in range(1, 4):
+            result = await _call(host, "word_count", text, number=number)
+            demo.say(summary(result))
+            ends.append(result.reason)
+        facts["spinning"] = {"generation": second.number, "ends": ends}
+
+        demo.title("Three strikes took it back. The version that worked answers again.")
+        result = await _call(host, "word_count", text, number=4)
+        demo.say(f"word_count({file_name}) = ", inert(result.text, limit=300))
+        demo.say(summary(result))
+        facts["reverted"] = {"generation": host.source.live().number, "result": result.as_json()}
+
+        demo.title("A tool that wants a core tool's name is never offered.")
+        await _switch(host, "core_name", author="model", note="wants a name that is taken")
+        for shadowed in host.registry.shadowed():
+            demo.say(f"shadowed: {shadowed.tool}: ", inert(shadowed.why), style="yellow")
+        facts["shadowed"] = [{"tool": each.tool, "by": each.by, "why": each.why} for each in host.registry.shadowed()]
+
+        demo.title("A module that imports what it may not is not even compiled.")
+        try:
+            await _switch(host, "foreign_import", author="model", note="wants a socket")
+        except (ModuleRejected, GateRejected) as error:
+            demo.say(str(error), style="yellow")
+            facts["foreign_import"] = error.as_json()
+
+        demo.title("Another tool, on real data; then back to the generation before it, at once.")
+        csv = fixture("data/stations.csv").read_text()
+        await _switch(host, "csv_stats", author="model", note="statistics of a table")
+        result = await host.runner.run(ToolCall(id="csv", name="csv_stats", arguments={"csv": csv}))
+        demo.say("csv_stats(stations.csv) = ", inert(result.text, limit=300))
+        demo.say(summary(result))
+        facts["csv"] = result.as_json()
+        back = await host.source.rollback(first.number, author="operator", note="one tool is enough")
+        gone = await host.runner.run(ToolCall(id="csv", name="csv_stats", arguments={"csv": csv}))
+        demo.say("csv_stats after the rollback: ", gone.reason or gone.status)
+        facts["rolled_back"] = {"generation": back.number, "reason": gone.reason}
+
+    demo.title("The host is killed in the middle of a call, and opened again.")
+    facts["killed_by"] = _kill_a_host(store)
+    demo.say(f"a host process ended by {signal.Signals(facts['killed_by']).name}")
+    async with Host.open(store) as host:
+        result = await _call(host, "word_count", text, number=5)
+        live = host.source.live()
+        demo.say(f"generation {live.number} is live, {len(host.source.strikes())} strikes are remembered")
+        demo.say(summary(result))
+        facts["reopened"] = {
+            "live": live.number,
+            "strikes": len(host.source.strikes()),
+            "result": result.as_json(),
+            "generations": [generation.as_json() for generation in host.source.generations()],
+        }
+        demo.output.say("")
+        demo.output.table(
+            ["n", "state", "author", "tools", "note"],
+            [
+                (
+                    str(generation.number),
+                    generation.state,
+                    generation.author,
+                    ", ".join(f"{name} {version.artifact[:8]}" for name, version in generation.tools.items()),
+                    generation.note or generation.why,
+                )
+                for generation in host.source.generations()
+            ],
+        )
+
+
+def _kill_a_host(store: Path) -> int:
+    """Starts a host process on the store, kills it while a guest spins, and answers the signal that ended it."""
+    child = subprocess.Popen(  # noqa: S603 - this interpreter and a module of ours
+        [sys.executable, "-m", "rho_wasm.cli.demo_host", str(store)], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert child.stdout is not None
+        child.stdout.readline()  # It says a line when its call runs.
+    finally:
+        child.kill()
+        child.wait()
+        assert child.stdout is not None
+        child.stdout.close()
+    return -child.returncode
+
+
+def _default_text() -> tuple[str, str]:
+    readme = Path("README.md")
+    if readme.is_file():
+        return readme.name, readme.read_text(encoding="utf-8")
+    described = importlib.metadata.metadata("rho-wasm").get_payload()
+    return "README.md of rho-wasm", str(described)
+
+
+@contextmanager
+def _folder(kept: Path | None) -> Iterator[Path]:
+    if kept is not None:
+        yield kept
+        return
+    with tempfile.TemporaryDirectory(prefix="rho-wasm-demo-") as folder:
+        yield Path(folder) / "store"
+
+
+def demo(
+    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="A text file. Default: the README.")] = None,
+    store: Annotated[
+        Path | None, typer.Option("--store", metavar="STORE", help="Keep the store there. Default: a temporary one.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Watch the whole idea work on a real file: stage, call, strikes, return, shadowing, rollback, a killed host."""
+    output = Output(as_json=as_json)
+    if file is None:
+        name, text = _default_text()
+    else:
+        name, text = file.name, read_bytes(file, limit=_MAX_FILE).decode("utf-8", "replace")
+    played = _Demo(output, {"file": name, "characters": len(text)})
+    output.say(f"{inert(name)}: {len(text):,} characters", style="dim")
+    with _folder(store) as folder:
+        anyio.run(_play, played, folder, text, inert(name))
+    good = played.facts["reopened"]["result"]["status"] == "ok"
+    output.object(played.facts | {"worked": good})
+    output.say("")
+    if store is not None:
+        output.say(f"The store is kept: rho-wasm generations --store {store}", style="dim")
+    return WORKED if good else FAULT
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command("demo")(demo)

@@ -1,0 +1,199 @@
+"""Verbs about files: ``build``, ``inspect``, ``call``."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import anyio
+import typer
+
+from rho_wasm import wasm
+from rho_wasm.calls import ToolCall
+from rho_wasm.cli.options import (
+    JsonOption,
+    PolicyOption,
+    StoreOption,
+    TrustedOption,
+    artifact_of,
+    parse_arguments,
+    policy_of,
+    read_bytes,
+)
+from rho_wasm.cli.output import Output, UsageProblem
+from rho_wasm.cli.results import show_result
+from rho_wasm.dynamic.artifact import Artifact
+from rho_wasm.dynamic.store import Store
+from rho_wasm.errors import ModuleRejected
+from rho_wasm.host import Host
+from rho_wasm.limits import MIB
+from rho_wasm.offered import ToolSnapshot
+from rho_wasm.plain import jsonable
+from rho_wasm.results import ToolResult
+from rho_wasm.sandbox.admission import Admitted, admit
+from rho_wasm.untrusted import inert
+
+__all__ = ["add_to"]
+
+DEFAULT_STORE = Path(".rho")
+
+
+def build_file(
+    source: Annotated[Path, typer.Argument(metavar="SRC", help="A source file: .wat or .c.")],
+    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="OUT.wasm", help="Default: SRC with .wasm.")] = None,
+    language: Annotated[str | None, typer.Option("--language", metavar="L", help="Default: by the suffix.")] = None,
+    manifest: Annotated[
+        Path | None, typer.Option("--manifest", metavar="FILE", help="Default: STEM.manifest.json beside SRC.")
+    ] = None,
+    trusted: TrustedOption = False,
+    as_json: JsonOption = False,
+) -> int:
+    """Build a source into a module with its manifest inside."""
+    output = Output(as_json=as_json)
+    if language is None and source.suffix == ".wasm":
+        raise UsageProblem(f"{source}: is a module already; build takes a source")
+    target = out or source.with_suffix(".wasm")
+    began = time.monotonic()
+    artifact = anyio.run(lambda: artifact_of(source, language=language, manifest=manifest, trusted=trusted))
+    seconds = time.monotonic() - began
+    write_whole(target, artifact.wasm)
+    output.object(artifact.as_json() | {"file": str(target), "build_ms": round(seconds * 1000), "log": artifact.log})
+    output.say(f"{target}  {len(artifact.wasm):,} bytes  {seconds * 1000:.0f} ms  {artifact.toolchain}")
+    output.say(f"sha256 {artifact.sha256}", style="dim")
+    for tool in artifact.manifest.tools:
+        output.say(f"  {tool.name}: ", tool.description.splitlines()[0] if tool.description else "")
+    return 0
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Writes a file so that it is there whole or not at all. Raises :class:`UsageProblem`."""
+    temporary = path.with_name(f".{path.name}.part")
+    try:
+        try:
+            temporary.write_bytes(data)
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise UsageProblem(f"{path}: cannot be written: {error.strerror or error}") from None
+
+
+def inspect_file(
+    module: Annotated[Path, typer.Argument(metavar="OUT.wasm", help="A built module.")],
+    as_json: JsonOption = False,
+) -> int:
+    """Say what a module is, without running or compiling it. Exit code 3 where no host would take it."""
+    output = Output(as_json=as_json)
+    data = read_bytes(module, limit=64 * MIB)
+    artifact = Artifact.from_wasm(data)
+    sizes = section_sizes(data)
+    problem: ModuleRejected | None = None
+    admitted: Admitted | None = None
+    try:
+        admitted = admit(data)
+    except ModuleRejected as error:
+        problem = error
+    manifest = artifact.manifest
+    imports = sorted(f"{module}.{name}" for module, name in admitted.imports) if admitted else []
+    exports = sorted(admitted.exports) if admitted else []
+    told: dict[str, Any] = artifact.as_json() | {
+        "manifest": jsonable(manifest.as_plain()),
+        "sections": [{"name": name, "bytes": size} for name, size in sizes],
+        "imports": imports,
+        "exports": exports,
+        "memory_min_bytes": admitted.memory_min_bytes if admitted else None,
+        "admitted": problem is None,
+    }
+    if problem is not None:
+        told["error"] = problem.as_json()
+    output.object(told)
+    output.say(f"{module}  {len(data):,} bytes", style="bold")
+    output.say(f"sha256 {artifact.sha256}", style="dim")
+    output.say(f"language {manifest.language or 'not said'}, capabilities {', '.join(manifest.capabilities) or 'none'}")
+    for tool in manifest.tools:
+        output.say(f"  {tool.name}: ", tool.description.splitlines()[0] if tool.description else "", style="green")
+        for name, schema in tool.input_schema.get("properties", {}).items():
+            kind = schema.get("type", "any") if isinstance(schema, dict) else "any"
+            required = "required" if name in tool.input_schema.get("required", ()) else "optional"
+            output.say(f"      {name}: {kind}, {required}")
+        output.say(f"      {len(tool.examples)} examples", style="dim")
+    output.table(["section", "bytes"], [(name, f"{size:,}") for name, size in sizes])
+    if admitted is not None:
+        output.say("imports  ", ", ".join(imports) or "none")
+        output.say("exports  ", ", ".join(exports))
+        output.say(f"memory   {admitted.memory_min_bytes:,} bytes at the start")
+        output.say("a host would take it", style="green")
+        return 0
+    assert problem is not None
+    return 3 if as_json else output.error(problem)
+
+
+def section_sizes(module: bytes) -> list[tuple[str, int]]:
+    """The sections in their order, by name, with their sizes in bytes."""
+    names = (
+        "custom type import function table memory global export start element code data data_count tag".split()
+    )
+    found = []
+    for section in wasm.sections(module):
+        name = names[section.id] if section.id < len(names) else f"section {section.id}"
+        if section.id == 0:
+            name = "custom " + inert(section.reader(module).name(max_bytes=1024), limit=64)
+        found.append((name, section.end - section.start))
+    return found
+
+
+def call(
+    first: Annotated[str, typer.Argument(metavar="[OUT.wasm] TOOL", help="A module and its tool, or a live tool.")],
+    second: Annotated[str | None, typer.Argument(metavar="", show_default=False)] = None,
+    arguments: Annotated[str, typer.Option("--arguments", "-a", metavar="JSON", help="JSON, @FILE or - .")] = "{}",
+    store: StoreOption = DEFAULT_STORE,
+    policy: PolicyOption = None,
+    timeout_ms: Annotated[int | None, typer.Option("--timeout-ms", metavar="MS", min=1)] = None,
+    session: Annotated[str | None, typer.Option("--session", metavar="ID", help="Whose outputs may be read.")] = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Call a tool once: of a file (nothing is kept, nothing strikes), or of the live generation of a store."""
+    output = Output(as_json=as_json)
+    given = parse_arguments(arguments)
+
+    async def of_file() -> ToolResult:
+        artifact = await artifact_of(Path(first))
+        assert second is not None
+        if second not in artifact.tools:
+            raise UsageProblem(f"{first} has no tool {second!r}: it has {', '.join(artifact.tools)}")
+        # A store of its own that ends with the call; its name may be a core one, so there are no core tools beside it.
+        rules = policy_of(policy).without_gates()
+        async with Host.open(":memory:", core=[], policy=rules) as host:
+            await host.source.activate(await host.source.stage(add=[artifact], author="call"))
+            tool = host.source.lookup(second)
+            assert tool is not None
+            return await host.runner.run(
+                ToolCall(id="call", name=second, arguments=given),
+                tools=ToolSnapshot([tool]),
+                timeout_ms=timeout_ms,
+                session_id=session,
+            )
+
+    async def of_store() -> ToolResult:
+        existing_store(store)
+        async with Host.open(store, policy=policy_of(policy)) as host:
+            return await host.runner.run(
+                ToolCall(id=f"call-{time.time_ns()}", name=first, arguments=given),
+                timeout_ms=timeout_ms,
+                session_id=session,
+            )
+
+    return show_result(output, anyio.run(of_store if second is None else of_file))
+
+
+def existing_store(path: Path) -> None:
+    """Raises :class:`UsageProblem` where a verb that only reads would make a new, empty store by mistake."""
+    if not path.is_dir():
+        raise UsageProblem(f"there is no store at {path}: stage something first, or say --store")
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command("build")(build_file)
+    app.command("inspect")(inspect_file)
+    app.command("call")(call)

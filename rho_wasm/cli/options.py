@@ -1,0 +1,99 @@
+"""Options that several verbs share, and what they become."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any, TypeAlias
+
+import typer
+
+from rho_wasm.cli.output import UsageProblem
+from rho_wasm.dynamic.artifact import Artifact
+from rho_wasm.limits import MIB
+from rho_wasm.policy import Policy
+from rho_wasm.toolchains import build, languages
+
+__all__ = [
+    "JsonOption",
+    "PolicyOption",
+    "StoreOption",
+    "TrustedOption",
+    "artifact_of",
+    "parse_arguments",
+    "policy_of",
+    "read_bytes",
+]
+
+_MAX_ARGUMENTS = 16 * MIB
+
+JsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON object, and errors as JSON too.")]
+StoreOption: TypeAlias = Annotated[
+    Path,
+    typer.Option("--store", metavar="STORE", envvar="RHO_WASM_STORE", help="The folder of the store."),
+]
+PolicyOption: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("--policy", metavar="FILE", envvar="RHO_WASM_POLICY", help="A policy, TOML. Default: the default policy."),
+]
+TrustedOption: TypeAlias = Annotated[
+    bool,
+    typer.Option("--trusted", help="Build native languages even where the compiler cannot be confined. For your own source."),
+]
+
+
+def parse_arguments(given: str) -> dict[str, Any]:
+    """The arguments of a call: JSON, ``@FILE`` or ``-`` for standard input. Raises :class:`UsageProblem`."""
+    if given == "-":
+        text = sys.stdin.read(_MAX_ARGUMENTS)
+    elif given.startswith("@"):
+        text = read_bytes(Path(given[1:]), limit=_MAX_ARGUMENTS).decode("utf-8", "replace")
+    else:
+        text = given
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise UsageProblem(f"--arguments is not JSON: {error}. Give JSON, @FILE, or - for standard input") from None
+    if not isinstance(value, dict):
+        raise UsageProblem('--arguments is one JSON object, like {"text": "a b"}')
+    return value
+
+
+def read_bytes(path: Path, *, limit: int) -> bytes:
+    """At most ``limit`` bytes of a file. Raises :class:`UsageProblem` where it cannot be read or is larger."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(limit + 1)
+    except OSError as error:
+        raise UsageProblem(f"{path}: {error.strerror or error}") from None
+    if len(data) > limit:
+        raise UsageProblem(f"{path}: is larger than {limit} bytes")
+    return data
+
+
+def policy_of(path: Path | None) -> Policy:
+    """The policy in ``path``, or the default one. Raises :class:`rho_wasm.errors.PolicyError`."""
+    return Policy() if path is None else Policy.load(path)
+
+
+async def artifact_of(
+    path: Path, *, language: str | None = None, manifest: Path | None = None, trusted: bool = False
+) -> Artifact:
+    """What ``path`` is: a built module is taken as it is, a source is built."""
+    if language is None and path.suffix == ".wasm":
+        return Artifact.from_wasm(read_bytes(path, limit=64 * MIB))
+    if language is None and path.suffix not in languages().values():
+        known = ", ".join(sorted(languages().values()))
+        raise UsageProblem(f"{path}: a module ends in .wasm, a source in one of {known}; or say --language")
+    if not path.is_file():
+        raise UsageProblem(f"{path}: no such file")
+    declared = None
+    if manifest is not None:
+        try:
+            declared = json.loads(read_bytes(manifest, limit=MIB))
+        except ValueError as error:
+            raise UsageProblem(f"{manifest}: is not JSON: {error}") from None
+        if not isinstance(declared, dict):
+            raise UsageProblem(f"{manifest}: a manifest is one JSON object")
+    return await build(path, language=language, manifest=declared, trusted=trusted)

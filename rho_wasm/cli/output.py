@@ -1,0 +1,118 @@
+"""What the command line prints, and the exit codes that scripts rely on."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from rho_wasm.errors import (
+    BuildError,
+    CapabilityError,
+    Closed,
+    GenerationError,
+    ModuleRejected,
+    PolicyError,
+    RegistryError,
+    RhoError,
+    SchemaInvalid,
+    StoreError,
+    ToolError,
+)
+from rho_wasm.untrusted import inert
+
+__all__ = ["FAILED", "FAULT", "REFUSED", "USAGE", "WORKED", "Output", "UsageProblem", "exit_code"]
+
+WORKED = 0
+FAILED = 1
+"""The tool failed or crashed, or the call was refused."""
+USAGE = 2
+"""Wrong usage, bad JSON, a missing extra."""
+REFUSED = 3
+"""A module, a candidate, a policy or a build was refused."""
+FAULT = 4
+"""The store or the host."""
+
+
+class UsageProblem(RhoError):
+    """The command was given something that it cannot use."""
+
+    reason = "usage"
+
+
+def exit_code(error: BaseException) -> int:
+    """The exit code for an error that ended a verb."""
+    if isinstance(error, UsageProblem) or getattr(error, "reason", None) == "missing_extra":
+        return USAGE
+    if isinstance(error, ToolError | CapabilityError):
+        return FAILED
+    if isinstance(error, ModuleRejected | BuildError | PolicyError | RegistryError | GenerationError | SchemaInvalid):
+        return REFUSED
+    if isinstance(error, StoreError | Closed | OSError):
+        return FAULT
+    return USAGE if isinstance(error, RhoError) else FAULT
+
+
+class Output:
+    """Prints for a person, or as one JSON object with ``--json``. Guests' text reaches a terminal only inert."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self.as_json = as_json
+        self.console = Console(highlight=False, soft_wrap=True)
+        self.errors = Console(stderr=True, highlight=False, soft_wrap=True)
+
+    def object(self, value: Mapping[str, Any]) -> None:
+        """Prints ``value`` as JSON, indented on a terminal. Nothing without ``--json``."""
+        if self.as_json:
+            indent = 2 if sys.stdout.isatty() else None
+            sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=indent, allow_nan=False) + "\n")
+
+    def say(self, *parts: str | Text, style: str | None = None) -> None:
+        """Prints a line for a person: plain text, no markup. Nothing with ``--json``."""
+        if not self.as_json:
+            line = Text()
+            for part in parts:
+                line.append_text(part if isinstance(part, Text) else Text(part))
+            self.console.print(line, style=style)
+
+    def table(
+        self,
+        columns: Sequence[str],
+        rows: Iterable[Sequence[str]],
+        *,
+        title: str | None = None,
+        styles: Sequence[str] | None = None,
+    ) -> None:
+        """Prints a table for a person; every cell is made inert. ``styles`` are the rows'. Nothing with ``--json``."""
+        if self.as_json:
+            return
+        table = Table(title=title, title_justify="left", show_edge=False, pad_edge=False, header_style="bold")
+        for column in columns:
+            table.add_column(column, overflow="fold")
+        for number, row in enumerate(rows):
+            style = styles[number] if styles else None
+            table.add_row(*(Text(inert(cell, newlines=True)) for cell in row), style=style)
+        self.console.print(table)
+
+    def error(self, error: BaseException) -> int:
+        """Prints ``error`` (never a traceback, unless ``RHO_WASM_DEBUG`` is set) and answers the exit code."""
+        if os.environ.get("RHO_WASM_DEBUG"):
+            self.errors.print_exception()
+        code = exit_code(error)
+        if isinstance(error, RhoError):
+            told = error.as_json()
+        elif isinstance(error, OSError):
+            told = {"type": type(error).__name__, "reason": "os_error", "message": str(error)}
+        else:
+            told = {"type": type(error).__name__, "reason": "internal", "message": f"{error} (set RHO_WASM_DEBUG=1)"}
+        if self.as_json:
+            self.object({"error": told})
+        else:
+            self.errors.print(Text(f"rho-wasm: {inert(told['message'], newlines=True)}", style="red"))
+        return code

@@ -1,0 +1,42 @@
+"""A call's result, for a person."""
+
+from __future__ import annotations
+
+import logging
+
+from rich.text import Text
+
+from rho_wasm.cli.output import FAILED, WORKED, Output
+from rho_wasm.results import ToolResult
+from rho_wasm.untrusted import inert
+
+__all__ = ["show_result", "summary"]
+
+_STYLES = {"ok": "green", "ask_user": "cyan", "halt": "cyan", "error": "red"}
+
+
+def summary(result: ToolResult) -> Text:
+    """One line: how it ended, its fuel and its time."""
+    word = result.status if result.reason is None else result.reason
+    line = Text(word, style=_STYLES[result.status])
+    facts = []
+    if result.fuel_used is not None:
+        facts.append(f"{result.fuel_used:,} fuel")
+    facts.append(f"{result.duration_ms:.1f} ms")
+    if result.generation is not None:
+        facts.append(f"generation {result.generation}")
+    return line.append("  " + ", ".join(facts), style="dim")
+
+
+def show_result(output: Output, result: ToolResult) -> int:
+    """Prints a result and answers the exit code."""
+    output.object(result.as_json())
+    output.say(inert(result.text, limit=max(2000, len(result.text)), newlines=True))
+    output.say(summary(result))
+    for line in result.backtrace:
+        output.say("    at ", inert(line), style="dim")
+    for entry in result.log:
+        output.say(f"    {logging.getLevelName(entry.level).lower()}: ", inert(entry.text, newlines=True), style="dim")
+    if result.log.dropped_bytes:
+        output.say(f"    {result.log.dropped_bytes} more bytes of log were dropped", style="dim")
+    return WORKED if result.ok else FAILED

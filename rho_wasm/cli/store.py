@@ -1,0 +1,325 @@
+"""Verbs about a store: what is offered, what is staged, what was live, and what struck."""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import anyio
+import typer
+
+from rho_wasm.cli.modules import DEFAULT_STORE, existing_store
+from rho_wasm.cli.options import JsonOption, PolicyOption, StoreOption, TrustedOption, artifact_of, policy_of
+from rho_wasm.cli.output import REFUSED, Output, UsageProblem
+from rho_wasm.dynamic.generation import Generation
+from rho_wasm.dynamic.review import Review
+from rho_wasm.dynamic.store import Store
+from rho_wasm.host import Host
+from rho_wasm.untrusted import inert
+
+__all__ = ["add_to"]
+
+Answer = TypeVar("Answer")
+
+_STYLES = {"live": "bold green", "candidate": "cyan", "rejected": "red", "rolled_back": "yellow", "superseded": "dim"}
+
+
+def _with_host(
+    store: Path, policy: Path | None, job: Callable[[Host], Awaitable[Answer]], *, new: bool = False
+) -> Answer:
+    if not new:
+        existing_store(store)
+
+    async def run() -> Answer:
+        async with Host.open(store, policy=policy_of(policy)) as host:
+            return await job(host)
+
+    return anyio.run(run)
+
+
+def _author() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # A container may run as a user without a name.
+        return "operator"
+
+
+def _time(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _changes(generation: Generation) -> str:
+    parts = [
+        sign + name
+        for sign, names in (
+            ("+", generation.changes.added),
+            ("~", generation.changes.changed),
+            ("-", generation.changes.removed),
+        )
+        for name in names
+    ]
+    return " ".join(parts)
+
+
+def tools(store: StoreOption = DEFAULT_STORE, policy: PolicyOption = None, as_json: JsonOption = False) -> int:
+    """List what a model would be offered: core tools and the live generation; and what is left out, and why."""
+    output = Output(as_json=as_json)
+
+    async def job(host: Host) -> dict[str, Any]:
+        dynamic = host.source.live().tools
+        core = {tool.name for tool in host.registry.core_tools()}
+        quarantined = {held.version.tool: held.reasons for held in host.source.quarantines() if held.active}
+        return {
+            "generation": host.source.live().number,
+            "tools": [
+                {
+                    "name": tool.name,
+                    "description": tool.description,
+                    "from": "core" if tool.name in core else "dynamic",
+                    "artifact": dynamic[tool.name].artifact if tool.name in dynamic and tool.untrusted else None,
+                    "input_schema": tool.model_dump(mode="json")["input_schema"],
+                }
+                for tool in host.registry.list()
+            ],
+            "shadowed": [
+                {"tool": each.tool, "source": each.source, "by": each.by, "why": each.why}
+                for each in host.registry.shadowed()
+            ],
+            "quarantined": {name: list(reasons) for name, reasons in quarantined.items()},
+            "damaged": dict(host.source.damaged()),
+        }
+
+    told = _with_host(store, policy, job)
+    output.object(told)
+    output.table(
+        ["tool", "from", "artifact", "description"],
+        [
+            (
+                tool["name"],
+                tool["from"],
+                (tool["artifact"] or "")[:12],
+                tool["description"].splitlines()[0] if tool["description"] else "",
+            )
+            for tool in told["tools"]
+        ],
+        title=f"generation {told['generation']} is live",
+    )
+    for each in told["shadowed"]:
+        output.say(f"not offered: {each['tool']}: ", inert(each["why"]), style="yellow")
+    for name, why in told["damaged"].items():
+        output.say(f"damaged: {name}: ", inert(why), style="red")
+    for name, reasons in told["quarantined"].items():
+        output.say(f"quarantined: {name}: {', '.join(reasons)}; rho-wasm pardon {name}", style="red")
+    return 0
+
+
+def stage(
+    files: Annotated[list[Path] | None, typer.Argument(metavar="FILE...", help="Modules or sources.")] = None,
+    remove: Annotated[list[str] | None, typer.Option("--remove", metavar="NAME", help="A tool to take away.")] = None,
+    author: Annotated[str | None, typer.Option("--author", metavar="NAME", help="Default: your user name.")] = None,
+    note: Annotated[str, typer.Option("--note", metavar="TEXT", help="Why.")] = "",
+    store: StoreOption = DEFAULT_STORE,
+    policy: PolicyOption = None,
+    trusted: TrustedOption = False,
+    as_json: JsonOption = False,
+) -> int:
+    """Make a candidate on the live generation. Nothing of it is offered until it is activated."""
+    output = Output(as_json=as_json)
+    if not files and not remove:
+        raise UsageProblem("stage what? Name files to add, or tools with --remove")
+
+    async def job(host: Host) -> Generation:
+        artifacts = [await artifact_of(path, trusted=trusted) for path in files or ()]
+        return await host.source.stage(artifacts, remove or (), author=author or _author(), note=note)
+
+    candidate = _with_host(store, policy, job, new=True)
+    output.object(candidate.as_json())
+    output.say(f"generation {candidate.number} is staged: {_changes(candidate) or 'nothing changes'}", style="cyan")
+    output.say(f"rho-wasm activate {candidate.number}", style="dim")
+    return 0
+
+
+def activate(
+    number: Annotated[int, typer.Argument(metavar="N", help="The candidate's number.")],
+    floor: Annotated[bool, typer.Option("--floor", help="Automatic returns never go below its versions.")] = False,
+    store: StoreOption = DEFAULT_STORE,
+    policy: PolicyOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Ask the switch gates, then make a candidate live."""
+    output = Output(as_json=as_json)
+    live = _with_host(store, policy, lambda host: host.source.activate(number, floor=floor))
+    output.object(live.as_json())
+    output.say(f"generation {live.number} is live: {', '.join(live.tools) or 'no tools'}", style="bold green")
+    return 0
+
+
+def rollback(
+    to: Annotated[int | None, typer.Option("--to", metavar="N", help="Default: the parent of the live one.")] = None,
+    note: Annotated[str, typer.Option("--note", metavar="TEXT", help="Why.")] = "",
+    store: StoreOption = DEFAULT_STORE,
+    policy: PolicyOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Make an earlier generation live again, at once."""
+    output = Output(as_json=as_json)
+    live = _with_host(store, policy, lambda host: host.source.rollback(to, author=_author(), note=note))
+    output.object(live.as_json())
+    output.say(f"generation {live.number} is live: {', '.join(live.tools) or 'no tools'}", style="bold green")
+    return 0
+
+
+def generations(store: StoreOption = DEFAULT_STORE, as_json: JsonOption = False) -> int:
+    """List every generation, what it changed, its state and what the gates said."""
+    output = Output(as_json=as_json)
+    existing_store(store)
+    with Store.open(store, read_only=True) as opened:
+        found = opened.generations()
+        verdicts = {generation.number: opened.verdicts(generation.number) for generation in found}
+    output.object(
+        {
+            "generations": [
+                generation.as_json() | {"verdicts": [verdict.as_json() for verdict in verdicts[generation.number]]}
+                for generation in found
+            ]
+        }
+    )
+    output.table(
+        ["n", "state", "parent", "author", "when (UTC)", "changes", "note"],
+        [
+            (
+                str(generation.number),
+                generation.state,
+                "" if generation.parent is None else str(generation.parent),
+                generation.author,
+                _time(generation.created_at),
+                _changes(generation),
+                generation.note or generation.why,
+            )
+            for generation in found
+        ],
+        styles=[_STYLES[generation.state] for generation in found],
+    )
+    for generation in found:
+        for verdict in verdicts[generation.number]:
+            for problem in verdict.problems:
+                output.say(f"  {generation.number}, gate {verdict.gate}: ", inert(problem), style="red")
+    return 0
+
+
+def strikes(
+    tool: Annotated[str | None, typer.Argument(metavar="[TOOL]", help="Only of this tool.")] = None,
+    store: StoreOption = DEFAULT_STORE,
+    as_json: JsonOption = False,
+) -> int:
+    """List what was counted against tools, and what is quarantined."""
+    output = Output(as_json=as_json)
+    existing_store(store)
+    with Store.open(store, read_only=True) as opened:
+        found, held = opened.strikes(tool), opened.quarantines(tool)
+    output.object(
+        {"strikes": [strike.as_json() for strike in found], "quarantines": [each.as_json() for each in held]}
+    )
+    output.table(
+        ["tool", "artifact", "generation", "reason", "when (UTC)", "where"],
+        [
+            (
+                strike.version.tool,
+                strike.version.artifact[:12],
+                str(strike.generation),
+                strike.reason,
+                _time(strike.at),
+                strike.backtrace[0] if strike.backtrace else "",
+            )
+            for strike in found
+        ],
+    )
+    for each in held:
+        state = "quarantined" if each.active else "pardoned"
+        output.say(
+            f"{each.version.tool} {each.version.artifact[:12]}: {state}, {', '.join(each.reasons)}",
+            style="red" if each.active else "dim",
+        )
+    return 0
+
+
+def pardon(
+    tool: Annotated[str, typer.Argument(metavar="TOOL")],
+    store: StoreOption = DEFAULT_STORE,
+    policy: PolicyOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """End every quarantine of a tool; its strikes no longer count."""
+    output = Output(as_json=as_json)
+    ended = _with_host(store, policy, lambda host: host.source.pardon(tool))
+    output.object({"pardoned": [each.as_json() for each in ended]})
+    output.say(f"{len(ended)} versions of {inert(tool)} were pardoned" if ended else "nothing was quarantined")
+    return 0
+
+
+def approve(
+    number: Annotated[int, typer.Argument(metavar="N", help="The candidate's number.")],
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask again after showing what it brings.")] = False,
+    note: Annotated[str, typer.Option("--note", metavar="TEXT")] = "",
+    store: StoreOption = DEFAULT_STORE,
+    policy: PolicyOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Show what a candidate brings (sources, capabilities, provenance) and say yes to it."""
+    output = Output(as_json=as_json)
+
+    async def job(host: Host) -> Review:
+        return await host.source.review(number)
+
+    review = _with_host(store, policy, job)
+    _show_review(output, review)
+    if not yes and (as_json or not typer.confirm(f"Approve generation {number}?")):
+        if as_json:
+            raise UsageProblem("with --json nobody can be asked: add --yes")
+        return REFUSED
+    with Store.open(store) as opened:
+        opened.approve(number, by=_author(), note=note)
+    output.object({"approved": number, "review": review.as_json()})
+    output.say(f"approved: rho-wasm activate {number}", style="green")
+    return 0
+
+
+def reject(
+    number: Annotated[int, typer.Argument(metavar="N", help="The candidate's number.")],
+    note: Annotated[str, typer.Option("--note", metavar="TEXT", help="Why; the author reads it.")] = "",
+    store: StoreOption = DEFAULT_STORE,
+    as_json: JsonOption = False,
+) -> int:
+    """Say no to a candidate: it can never become live."""
+    output = Output(as_json=as_json)
+    existing_store(store)
+    with Store.open(store) as opened:
+        opened.reject(number, by=_author(), note=note)
+    output.object({"rejected": number})
+    output.say(f"generation {number} is rejected", style="yellow")
+    return 0
+
+
+def _show_review(output: Output, review: Review) -> None:
+    for each in review.tools:
+        output.say(f"{each.change} {each.tool}  {(each.artifact or each.previous_artifact or '')[:12]}", style="bold")
+        if each.change == "removed":
+            continue
+        output.say("  ", inert(each.description, newlines=True))
+        output.say(f"  {each.provenance}: {each.language or 'unknown language'}, {each.toolchain or 'unknown toolchain'}")
+        output.say(f"  may ask for: {', '.join(each.capabilities) or 'nothing'}; {each.examples} examples")
+        if each.quarantines:
+            output.say(f"  {each.quarantines} versions of that name are quarantined", style="red")
+        if each.source is None:
+            output.say("  no source was given", style="yellow")
+        else:
+            for line in each.source.splitlines():
+                output.say("  | ", inert(line), style="dim")
+
+
+def add_to(app: typer.Typer) -> None:
+    for verb in (tools, stage, approve, reject, activate, rollback, generations, strikes, pardon):
+        app.command(verb.__name__)(verb)

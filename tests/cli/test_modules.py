@@ -1,0 +1,165 @@
+"""``build``, ``inspect`` and ``call`` of a file."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rho_wasm.resources import fixture
+from tests.cli.conftest import Command
+
+ECHO = str(fixture("echo.wasm"))
+
+
+def test_build_makes_the_module_that_the_fixture_is(command: Command, own_folder: Path) -> None:
+    for name in ("echo.wat", "echo.manifest.json"):
+        (own_folder / name).write_bytes(fixture(name).read_bytes())
+    code, answer = command("build", "echo.wat")
+    assert code == 0
+    assert answer["file"] == "echo.wasm"
+    assert (own_folder / "echo.wasm").read_bytes() == fixture("echo.wasm").read_bytes()
+    assert answer["provenance"] == "built here"
+    assert answer["tools"] == ["echo"]
+
+
+def test_a_build_that_fails_writes_nothing_and_names_line_and_column(command: Command, own_folder: Path) -> None:
+    (own_folder / "bad.wat").write_text("(module\n  (func (exprot)))")
+    (own_folder / "bad.manifest.json").write_bytes(fixture("echo.manifest.json").read_bytes())
+    code, answer = command("build", "bad.wat")
+    assert code == 3
+    assert answer["error"]["type"] == "BuildError"
+    assert answer["error"]["diagnostics"][0]["line"] == 2
+    assert not (own_folder / "bad.wasm").exists()
+
+
+def test_build_says_which_manifest_is_missing(command: Command, own_folder: Path) -> None:
+    (own_folder / "lone.wat").write_text("(module)")
+    code, answer = command("build", "lone.wat")
+    assert (code, answer["error"]["reason"]) == (3, "manifest_missing")
+    assert "lone.manifest.json" in answer["error"]["message"]
+
+
+@pytest.mark.parametrize("name", ["nothing.wat", "nothing.txt", "nothing.wasm"])
+def test_a_file_that_is_not_there_is_wrong_usage(command: Command, name: str) -> None:
+    code, answer = command("stage", name)
+    assert (code, answer["error"]["reason"]) == (2, "usage")
+    assert name in answer["error"]["message"]
+
+
+def test_an_output_that_cannot_be_written_leaves_no_part_of_it(command: Command, own_folder: Path) -> None:
+    for name in ("echo.wat", "echo.manifest.json"):
+        (own_folder / name).write_bytes(fixture(name).read_bytes())
+    (own_folder / "taken").mkdir()
+    code, answer = command("build", "echo.wat", "-o", "taken")
+    assert (code, answer["error"]["reason"]) == (2, "usage")
+    assert sorted(path.name for path in own_folder.iterdir()) == ["echo.manifest.json", "echo.wat", "taken"]
+
+
+def test_inspect_tells_what_a_module_is_without_running_it(command: Command) -> None:
+    code, answer = command("inspect", str(fixture("log_flood.wasm")))
+    assert code == 0
+    assert answer["admitted"] is True
+    assert answer["imports"] == ["rho.log"]
+    assert set(answer["exports"]) >= {"memory", "rho_alloc", "rho_call"}
+    assert answer["manifest"]["tools"][0]["name"] == "log_flood"
+    assert sum(section["bytes"] for section in answer["sections"]) + 8 == answer["bytes"]
+
+
+def test_inspect_of_a_module_that_no_host_takes_says_why_and_ends_with_three(
+    command: Command, told: Callable[..., tuple[int, str]]
+) -> None:
+    code, answer = command("inspect", str(fixture("foreign_import.wasm")))
+    assert code == 3
+    assert answer["error"]["reason"] == "import_forbidden"
+    assert answer["manifest"]["tools"]
+    code, text = told("inspect", str(fixture("foreign_import.wasm")))
+    assert code == 3
+    assert "import_forbidden" in text
+
+
+def test_inspect_of_something_else_is_refused(command: Command, own_folder: Path) -> None:
+    (own_folder / "text.wasm").write_text("(module)")
+    code, answer = command("inspect", "text.wasm")
+    assert (code, answer["error"]["reason"]) == (3, "header")
+
+
+def test_call_of_a_file_prints_the_result_as_one_object(command: Command) -> None:
+    code, answer = command("call", ECHO, "echo", "--arguments", '{"text": "a b"}')
+    assert code == 0
+    assert (answer["status"], answer["kind"], answer["reason"]) == ("ok", "ok", None)
+    assert {"text", "value", "options", "details", "images", "fuel_used", "duration_ms", "generation", "log"} <= set(answer)
+    assert answer["fuel_used"] > 0
+
+
+def test_arguments_come_from_a_file_and_from_standard_input(
+    command: Command, own_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (own_folder / "arguments.json").write_text('{"text": "from a file"}')
+    assert command("call", ECHO, "echo", "-a", "@arguments.json")[0] == 0
+    monkeypatch.setattr("sys.stdin", io.StringIO('{"text": "from stdin"}'))
+    assert command("call", ECHO, "echo", "-a", "-")[0] == 0
+
+
+@pytest.mark.parametrize("given", ["{", "[1]", "3", "@missing.json", ""])
+def test_arguments_that_are_no_json_object_are_wrong_usage(command: Command, given: str) -> None:
+    code, answer = command("call", ECHO, "echo", "--arguments", given)
+    assert (code, answer["error"]["reason"]) == (2, "usage")
+
+
+def test_a_tool_that_the_module_does_not_have_names_those_that_it_has(command: Command) -> None:
+    code, answer = command("call", ECHO, "other")
+    assert code == 2
+    assert "echo" in answer["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"), [("trap", "trapped"), ("spin", "out_of_fuel"), ("tagged", "bad_answer"), ("fail", "failed")]
+)
+def test_a_call_that_fails_ends_with_one_and_its_reason(command: Command, name: str, reason: str) -> None:
+    code, answer = command("call", str(fixture(f"{name}.wasm")), name)
+    assert (code, answer["status"], answer["reason"]) == (1, "error", reason)
+
+
+@pytest.mark.parametrize(("name", "status"), [("ask", "ask_user"), ("halt", "halt")])
+def test_a_question_and_a_halt_are_no_failures(command: Command, name: str, status: str) -> None:
+    code, answer = command("call", str(fixture(f"{name}.wasm")), name)
+    assert (code, answer["status"]) == (0, status)
+
+
+def test_a_module_whose_tool_has_a_core_name_can_be_called_as_a_file(command: Command) -> None:
+    code, answer = command("call", str(fixture("core_name.wasm")), "read_artifact", "-a", '{"id": "x"}')
+    assert (code, answer["status"]) == (0, "ok")
+
+
+def test_calls_of_a_file_never_strike_and_leave_nothing_behind(command: Command, own_folder: Path) -> None:
+    for _ in range(4):
+        assert command("call", str(fixture("trap.wasm")), "trap")[1]["reason"] == "trapped"
+    assert list(own_folder.iterdir()) == []
+
+
+def test_a_policy_that_cannot_be_read_refuses_the_call(command: Command, own_folder: Path) -> None:
+    (own_folder / "policy.toml").write_text("[gates]\non = ['telepathy']\n")
+    code, answer = command("call", ECHO, "echo", "--policy", "policy.toml")
+    assert (code, answer["error"]["type"]) == (3, "PolicyError")
+
+
+def test_a_policy_lowers_a_limit_of_a_call(command: Command, own_folder: Path) -> None:
+    (own_folder / "policy.toml").write_text("[tools.spin]\nlimits = { fuel = 1_000_000 }\n")
+    code, answer = command("call", str(fixture("spin.wasm")), "spin", "--policy", "policy.toml")
+    assert (code, answer["reason"]) == (1, "out_of_fuel")
+    assert answer["fuel_used"] <= 1_000_000
+
+
+def test_output_for_a_person_holds_no_escape_of_a_guest(
+    told: Callable[..., tuple[int, str]], own_folder: Path
+) -> None:
+    text = json.dumps({"text": "\x1b[31mred\x1b]0;title\x07‮"})
+    code, printed = told("call", ECHO, "echo", "--arguments", text)
+    assert code == 0
+    assert "\x1b]0;" not in printed
+    assert "\x1b[31mred" not in printed
+    assert "‮" not in printed

@@ -1,0 +1,143 @@
+"""The verbs of the dynamic source, on a store in a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rho_wasm.resources import fixture
+from tests.cli.conftest import Command
+
+ECHO, TRAP, THIEF = (str(fixture(f"{name}.wasm")) for name in ("echo", "trap", "core_name"))
+APPROVAL = "[gates]\non = ['examples', 'approval']\n"
+
+
+def test_a_tool_is_staged_activated_called_and_rolled_back(command: Command) -> None:
+    assert command("stage", ECHO, "--author", "model", "--note", "first")[1]["number"] == 1
+    code, answer = command("call", "echo", "-a", '{"text": "x"}')
+    assert (code, answer["reason"]) == (1, "not_found")
+    assert command("activate", "1")[1]["state"] == "live"
+    code, answer = command("call", "echo", "-a", '{"text": "x"}')
+    assert (code, answer["generation"]) == (0, 1)
+    offered = command("tools")[1]
+    assert [tool["name"] for tool in offered["tools"] if tool["from"] == "dynamic"] == ["echo"]
+    assert command("rollback")[1]["number"] == 0
+    assert command("call", "echo")[1]["reason"] == "not_found"
+    states = {each["number"]: each["state"] for each in command("generations")[1]["generations"]}
+    assert states == {0: "live", 1: "rolled_back"}
+
+
+def test_strikes_over_several_processes_take_a_tool_back_and_a_pardon_brings_it_again(command: Command) -> None:
+    command("stage", TRAP)
+    command("activate", "1")
+    for _ in range(3):
+        code, answer = command("call", "trap")
+        assert (code, answer["reason"]) == (1, "trapped")
+    assert command("call", "trap")[1]["reason"] in ("not_found", "quarantined")
+    told = command("strikes")[1]
+    assert [strike["reason"] for strike in told["strikes"]] == ["trapped"] * 3
+    assert len(told["quarantines"]) == 1
+    assert command("strikes", "other")[1] == {"strikes": [], "quarantines": []}
+    live = command("generations")[1]["generations"][-1]
+    assert (live["author"], live["state"]) == ("strikes", "live")
+    code, answer = command("rollback", "--to", "1")
+    assert (code, answer["error"]["type"]) == (3, "UnknownGeneration")
+    assert len(command("pardon", "trap")[1]["pardoned"]) == 1
+    assert command("rollback", "--to", "1")[1]["number"] == 1
+
+
+def test_a_core_name_is_never_offered_and_tools_says_so(command: Command) -> None:
+    command("stage", THIEF)
+    assert command("activate", "1")[0] == 0
+    answer = command("tools")[1]
+    assert [tool["from"] for tool in answer["tools"] if tool["name"] == "read_artifact"] == ["core"]
+    assert [each["tool"] for each in answer["shadowed"]] == ["read_artifact"]
+
+
+def test_a_module_that_is_not_let_in_is_rejected_by_the_gate(command: Command) -> None:
+    code, answer = command("stage", str(fixture("foreign_import.wasm")))
+    assert code == 0
+    code, answer = command("activate", "1")
+    assert (code, answer["error"]["type"], answer["error"]["gate"]) == (3, "GateRejected", "admission")
+    assert command("generations")[1]["generations"][-1]["state"] == "rejected"
+
+
+def test_approval_is_waited_for_given_and_refused_on_the_command_line(command: Command, own_folder: Path) -> None:
+    (own_folder / "policy.toml").write_text(APPROVAL)
+    command("stage", ECHO)
+    code, answer = command("activate", "1", "--policy", "policy.toml")
+    assert (code, answer["error"]["gate"]) == (3, "approval")
+    assert command("approve", "1")[0] == 2  # With --json nobody can be asked.
+    code, answer = command("approve", "1", "--yes")
+    assert code == 0
+    assert answer["review"]["tools"][0]["tool"] == "echo"
+    assert command("activate", "1", "--policy", "policy.toml")[0] == 0
+    command("stage", TRAP)
+    assert command("reject", "2", "--note", "it traps")[0] == 0
+    code, answer = command("activate", "2", "--policy", "policy.toml")
+    assert code == 3
+
+
+def test_staging_a_source_builds_it_here(command: Command) -> None:
+    code, answer = command("stage", str(fixture("echo.wat")))
+    assert code == 0
+    code, answer = command("approve", "1", "--yes")
+    assert answer["review"]["tools"][0]["provenance"] == "built here"
+
+
+def test_removing_a_tool_is_a_generation_too(command: Command) -> None:
+    command("stage", ECHO)
+    command("activate", "1")
+    assert command("stage", "--remove", "echo")[1]["changes"]["removed"] == ["echo"]
+    assert command("activate", "2")[1]["tools"] == {}
+    code, answer = command("stage", "--remove", "echo")
+    assert (code, answer["error"]["type"]) == (3, "NameInvalid")
+
+
+@pytest.mark.parametrize(
+    "verb", [["tools"], ["activate", "1"], ["rollback"], ["generations"], ["strikes"], ["pardon", "x"], ["call", "x"]]
+)
+def test_a_verb_that_needs_a_store_makes_none_by_mistake(command: Command, own_folder: Path, verb: list[str]) -> None:
+    code, answer = command(*verb, "--store", "missing")
+    assert (code, answer["error"]["reason"]) == (2, "usage")
+    assert not (own_folder / "missing").exists()
+
+
+def test_the_store_comes_from_the_environment(
+    command: Command, own_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RHO_WASM_STORE", str(own_folder / "elsewhere"))
+    assert command("stage", ECHO)[0] == 0
+    assert (own_folder / "elsewhere").is_dir()
+    assert not (own_folder / ".rho").exists()
+
+
+def test_a_store_that_is_none_is_a_fault_of_the_store(command: Command, own_folder: Path) -> None:
+    (own_folder / "store").mkdir(mode=0o700)
+    (own_folder / "store" / "rho.sqlite").write_text("not a database, but long enough to be looked at" * 40)
+    for name in ("rho.sqlite", "store.sqlite", "rho.db"):
+        (own_folder / "store" / name).write_text("not a database, but long enough to be looked at" * 40)
+    code, answer = command("tools", "--store", "store")
+    assert code == 4
+    assert answer["error"]["type"] in ("Corrupt", "StoreError")
+
+
+def test_an_unknown_generation_is_refused(command: Command) -> None:
+    command("stage", ECHO)
+    for verb in (["activate", "9"], ["rollback", "--to", "9"], ["reject", "9"], ["approve", "9", "--yes"]):
+        code, answer = command(*verb)
+        assert (code, answer["error"]["type"]) == (3, "UnknownGeneration"), verb
+
+
+def test_what_a_person_reads_names_the_next_step(told: Callable[..., tuple[int, str]]) -> None:
+    code, text = told("stage", ECHO)
+    assert code == 0
+    assert "rho-wasm activate 1" in text
+    code, text = told("activate", "1")
+    assert "generation 1 is live" in text
+    for verb in ("tools", "generations", "strikes"):
+        code, text = told(verb)
+        assert code == 0, text
+    assert "Traceback" not in text
