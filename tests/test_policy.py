@@ -1,0 +1,205 @@
+"""The operator's file: what it decides, and what it refuses to start with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from rho_wasm.errors import PolicyError
+from rho_wasm.limits import Limits
+from rho_wasm.policy import GatePolicy, Grant, Policy, StrikePolicy
+
+EXAMPLE = """\
+[gates]
+on = ["examples", "approval"]
+
+[strikes]
+limit = 2
+kinds = [
+    "trapped",
+    "out_of_fuel",
+]
+
+[guests]
+halt = false
+
+[tools."*"]
+limits = { fuel = 500_000_000, deadline_ms = 1_000 }
+
+[tools."weather_*"]
+limits.fuel = 1_000
+
+[tools.weather_now]
+limits = { memory_bytes = 65_536 }
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "policy.toml"
+    path.write_text(EXAMPLE)
+    return path
+
+
+def refusal(tmp_path: Path, text: str) -> PolicyError:
+    path = tmp_path / "policy.toml"
+    path.write_text(text)
+    with pytest.raises(PolicyError) as caught:
+        Policy.load(path)
+    assert str(path) in str(caught.value)
+    assert len(str(caught.value)) < 1_000
+    return caught.value
+
+
+def test_an_empty_file_is_the_default_policy(tmp_path: Path) -> None:
+    path = tmp_path / "empty.toml"
+    path.touch()
+    assert Policy.load(path).model_dump() == Policy().model_dump()
+
+
+def test_the_defaults_are_those_of_the_design() -> None:
+    policy = Policy()
+    assert policy.gates.on == ("examples",)
+    assert policy.strikes == StrikePolicy(
+        limit=3, window_s=600, min_ratio=0.2, sessions=1, kinds=None, on_strikes="revert"
+    )
+    assert policy.isolation.mode == "thread"
+    assert (policy.guests.ask_user, policy.guests.halt, policy.guests.session_ids) == (True, True, False)
+    assert policy.tools == {}
+
+
+def test_a_file_is_read_into_a_frozen_model(file: Path) -> None:
+    policy = Policy.load(str(file))
+    assert policy.gates.on == ("examples", "approval")
+    assert policy.strikes.limit == 2
+    assert policy.strikes.kinds == ("trapped", "out_of_fuel")
+    assert not policy.guests.halt
+    with pytest.raises(ValidationError, match="frozen"):
+        policy.gates = GatePolicy()  # type: ignore[misc]
+    with pytest.raises(TypeError, match="read-only"):
+        policy.tools["x"] = policy.tools["*"]  # type: ignore[index]
+
+
+def test_the_most_specific_entry_that_says_something_decides(file: Path) -> None:
+    policy = Policy.load(file)
+    base = Limits()
+    assert policy.limits_for("other", base) == base.lowest({"fuel": 500_000_000, "deadline_ms": 1_000})
+    assert policy.limits_for("weather_", base).fuel == 1_000
+    now = policy.limits_for("weather_now", base)
+    assert (now.fuel, now.deadline_ms, now.memory_bytes) == (1_000, 1_000, 65_536)
+
+
+def test_an_exact_name_wins_over_a_longer_pattern() -> None:
+    policy = Policy.model_validate(
+        {"tools": {"a": {"limits": {"fuel": 1}}, "a*": {"limits": {"fuel": 2}}, "*": {"limits": {"fuel": 3}}}}
+    )
+    assert [policy.limits_for(tool, Limits()).fuel for tool in ("a", "ab", "b")] == [1, 2, 3]
+
+
+def test_a_policy_never_raises_a_limit() -> None:
+    policy = Policy.model_validate({"tools": {"*": {"limits": {"fuel": 10**15}}}})
+    assert policy.limits_for("a", Limits()) == Limits()
+
+
+def test_an_empty_list_means_none(tmp_path: Path) -> None:
+    path = tmp_path / "policy.toml"
+    path.write_text("gates.on = []\nstrikes.kinds = []\n")
+    policy = Policy.load(path)
+    assert policy.gates.on == ()
+    assert policy.strikes.kinds == ()
+
+
+def test_explain_says_which_line_gave_what(file: Path) -> None:
+    assert Policy.load(file).explain("weather_now") == [
+        (18, 'tools."weather_*" limits.fuel = 1000'),
+        (15, 'tools."*" limits.deadline_ms = 1000'),
+        (21, 'tools."weather_now" limits.memory_bytes = 65536'),
+        (2, 'gates.on = ["examples", "approval"]'),
+        (6, 'strikes.kinds = ["trapped", "out_of_fuel"]'),
+        (5, "strikes.limit = 2"),
+        (12, "guests.halt = false"),
+    ]
+
+
+def test_explain_without_a_file_has_no_lines() -> None:
+    assert Policy().explain("a") == []
+    assert Policy(gates=GatePolicy(on=())).explain("a") == [(None, "gates.on = []")]
+
+
+def test_without_gates_leaves_everything_else(file: Path) -> None:
+    policy = Policy.load(file)
+    assert policy.without_gates().gates.on == ()
+    assert policy.without_gates().tools == policy.tools
+
+
+@pytest.mark.parametrize(
+    ("text", "reason", "words"),
+    [
+        (
+            "[gate]\n",
+            "policy_unknown_key",
+            "line 1: gate: unknown key (allowed: gates, guests, isolation, strikes, tools)",
+        ),
+        ("[gates]\non = []\nof = 1\n", "policy_unknown_key", "line 3: gates.of: unknown key (allowed: on)"),
+        (
+            "[tools.a]\n\nlimit = {}\n",
+            "policy_unknown_key",
+            "line 3: tools.a.limit: unknown key (allowed: grants, limits)",
+        ),
+        ('[tools."a"]\nlimits = { fule = 1 }\n', "policy_unknown_key", "line 2: tools.a.limits: unknown limit 'fule'"),
+        ('gates.on = ["replay"]', "policy_invalid", "'replay' is not available in this version"),
+        ('gates.on = ["all"]', "policy_invalid", "unknown gate 'all' (known: examples, approval)"),
+        ('gates.on = ["approval", "approval"]', "policy_invalid", "named twice"),
+        ('gates.on = "examples"', "policy_invalid", "line 1: gates.on: should be a list"),
+        ("gates.on = [1]", "policy_invalid", "line 1: gates.on"),
+        ("[strikes]\nlimit = 0", "policy_invalid", "line 2: strikes.limit"),
+        ("[strikes]\nlimit = true", "policy_invalid", "line 2: strikes.limit"),
+        ("[strikes]\nmin_ratio = 1.5", "policy_invalid", "line 2: strikes.min_ratio"),
+        ("[strikes]\nwindow_s = inf", "policy_invalid", "line 2: strikes.window_s"),
+        ('[strikes]\nkinds = ["blocked"]', "policy_invalid", "'blocked' is no crash"),
+        ('[strikes]\non_strikes = "ignore"', "policy_invalid", "'revert' or 'suspend'"),
+        ('[isolation]\nmode = "process"', "policy_invalid", "line 2: isolation.mode"),
+        ("[guests]\nhalt = 1", "policy_invalid", "line 2: guests.halt"),
+        ("[tools.a]\nlimits.fuel = -1", "policy_invalid", "line 2: tools.a.limits: fuel"),
+        ("[tools.a]\nlimits.deadline_ms = 60_001", "policy_invalid", "60000"),
+        ('[tools."a*b"]', "policy_invalid", "'a*b' is no tool name"),
+        ('[tools.""]', "policy_invalid", "is no tool name"),
+        (
+            '[tools."weather"]\ngrants = { "http.fetch" = { hosts = ["https://api.example"] } }',
+            "policy_unknown_capability",
+            "line 2: tools.weather.grants.http.fetch: unknown capability 'http.fetch' (known: this version knows none)",
+        ),
+        ("[gates", "policy_unreadable", "is not TOML"),
+        ("a = 1\na = 2", "policy_unreadable", "is not TOML"),
+        ("x = " + "[" * 5_000, "policy_unreadable", "is not TOML"),
+        ("#" * 1_048_577, "policy_unreadable", "1048576 bytes"),
+        ('"\\u001b[31m" = 1', "policy_unknown_key", r"\x1b[31m"),
+    ],
+)
+def test_a_wrong_file_refuses_to_start_and_says_where(tmp_path: Path, text: str, reason: str, words: str) -> None:
+    error = refusal(tmp_path, text)
+    assert error.reason == reason
+    assert words in str(error)
+    assert str(error).isprintable()
+
+
+def test_a_file_that_is_not_utf8_refuses_to_start(tmp_path: Path) -> None:
+    path = tmp_path / "policy.toml"
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(PolicyError, match="UTF-8"):
+        Policy.load(path)
+
+
+def test_a_file_that_cannot_be_opened_refuses_to_start(tmp_path: Path) -> None:
+    for path in (tmp_path / "none.toml", tmp_path):
+        with pytest.raises(PolicyError, match="cannot be read") as caught:
+            Policy.load(path)
+        assert caught.value.reason == "policy_unreadable"
+        assert caught.value.source == str(path)
+
+
+def test_no_capability_is_known_yet() -> None:
+    with pytest.raises(ValidationError, match=r"unknown capability 'http.fetch'"):
+        Grant(capability="http.fetch")
