@@ -10,7 +10,7 @@ _PACKAGE = Path(__file__).parent
 
 
 def _find(shipped: str, checkout: str, name: str) -> Path:
-    """In an installed package the files lie in ``_data``; in a checkout (and an editable install) beside the package."""
+    """In an installed package the files lie in ``_data``, in a checkout (an editable install) beside the package."""
     for folder in (_PACKAGE / "_data" / shipped, _PACKAGE.parent / checkout):
         if (folder / name).exists():
             return folder / name

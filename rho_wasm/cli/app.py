@@ -51,7 +51,7 @@ def run(arguments: Sequence[str]) -> int:
         return 130
     except BrokenPipeError:
         # Whoever read our output has read enough. Python would complain again at exit, so it gets nothing to flush to.
-        sys.stdout = None  # type: ignore[assignment]
+        sys.stdout = None
         return WORKED
     except Exception as error:
         return output.error(error)

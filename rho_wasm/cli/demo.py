@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-import os
 import signal
 import subprocess
 import sys
@@ -59,7 +58,8 @@ class _Demo:
         match event:
             case StrikeCounted():
                 where = f", in {event.backtrace[0]}" if event.backtrace else ""
-                self.say(f"strike {event.count} of {event.limit} against {event.tool}: {event.reason}{where}", style="yellow")
+                count = f"strike {event.count} of {event.limit}"
+                self.say(f"{count} against {event.tool}: {event.reason}{where}", style="yellow")
             case ToolQuarantined():
                 self.say(f"{event.tool} {event.artifact[:12]} is quarantined", style="red")
             case GenerationSwitched():
@@ -68,21 +68,19 @@ class _Demo:
                     for sign, names in (("+", event.added), ("~", event.changed), ("-", event.removed))
                     for name in names
                 ]
-                self.say(
-                    f"generation {event.previous} -> {event.number}  {' '.join(changes)}  by {event.author}", style="cyan"
-                )
+                switch = f"generation {event.previous} -> {event.number}"
+                self.say(f"{switch}  {' '.join(changes)}  by {event.author}", style="cyan")
             case _:
                 pass
 
 
 def _guest(name: str) -> Artifact:
     """A guest that ships with the package, built from the source beside it."""
-    source = next((path for suffix in (".c", ".wat") if (path := fixture(f"{name}.wasm").with_suffix(suffix)).exists()), None)
-    return Artifact.from_wasm(
-        fixture(f"{name}.wasm").read_bytes(),
-        source=None if source is None else source.read_text(),
-        language=None if source is None else source.suffix[1:],
-    )
+    module = fixture(f"{name}.wasm")
+    source = module.with_suffix(".c")
+    if not source.exists():
+        source = module.with_suffix(".wat")
+    return Artifact.from_wasm(module.read_bytes(), source=source.read_text(), language=source.suffix[1:])
 
 
 async def _switch(host: Host, name: str, *, author: str, note: str) -> Generation:
@@ -199,8 +197,8 @@ def _default_text() -> tuple[str, str]:
     readme = Path("README.md")
     if readme.is_file():
         return readme.name, readme.read_text(encoding="utf-8")
-    described = importlib.metadata.metadata("rho-wasm").get_payload()
-    return "README.md of rho-wasm", str(described)
+    described = importlib.metadata.metadata("rho-wasm")["Description"] or ""
+    return "README.md of rho-wasm", described
 
 
 @contextmanager

@@ -24,7 +24,6 @@ from rho_wasm.cli.options import (
 from rho_wasm.cli.output import Output, UsageProblem
 from rho_wasm.cli.results import show_result
 from rho_wasm.dynamic.artifact import Artifact
-from rho_wasm.dynamic.store import Store
 from rho_wasm.errors import ModuleRejected
 from rho_wasm.host import Host
 from rho_wasm.limits import MIB
@@ -38,10 +37,18 @@ __all__ = ["add_to"]
 
 DEFAULT_STORE = Path(".rho")
 
+# By their ids, https://webassembly.github.io/spec/core/binary/modules.html#sections
+_SECTIONS = (
+    *("custom", "type", "import", "function", "table", "memory", "global"),
+    *("export", "start", "element", "code", "data", "data_count", "tag"),
+)
+
 
 def build_file(
     source: Annotated[Path, typer.Argument(metavar="SRC", help="A source file: .wat or .c.")],
-    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="OUT.wasm", help="Default: SRC with .wasm.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="OUT.wasm", help="Default: SRC with .wasm.")
+    ] = None,
     language: Annotated[str | None, typer.Option("--language", metavar="L", help="Default: by the suffix.")] = None,
     manifest: Annotated[
         Path | None, typer.Option("--manifest", metavar="FILE", help="Default: STEM.manifest.json beside SRC.")
@@ -131,12 +138,9 @@ def inspect_file(
 
 def section_sizes(module: bytes) -> list[tuple[str, int]]:
     """The sections in their order, by name, with their sizes in bytes."""
-    names = (
-        "custom type import function table memory global export start element code data data_count tag".split()
-    )
     found = []
     for section in wasm.sections(module):
-        name = names[section.id] if section.id < len(names) else f"section {section.id}"
+        name = _SECTIONS[section.id] if section.id < len(_SECTIONS) else f"section {section.id}"
         if section.id == 0:
             name = "custom " + inert(section.reader(module).name(max_bytes=1024), limit=64)
         found.append((name, section.end - section.start))

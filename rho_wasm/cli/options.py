@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
+import anyio
 import typer
 
 from rho_wasm.cli.output import UsageProblem
@@ -35,11 +36,13 @@ StoreOption: TypeAlias = Annotated[
 ]
 PolicyOption: TypeAlias = Annotated[
     Path | None,
-    typer.Option("--policy", metavar="FILE", envvar="RHO_WASM_POLICY", help="A policy, TOML. Default: the default policy."),
+    typer.Option(
+        "--policy", metavar="FILE", envvar="RHO_WASM_POLICY", help="A policy, TOML. Default: the built-in one."
+    ),
 ]
 TrustedOption: TypeAlias = Annotated[
     bool,
-    typer.Option("--trusted", help="Build native languages even where the compiler cannot be confined. For your own source."),
+    typer.Option("--trusted", help="Build C even where the compiler cannot be confined. For your own sources."),
 ]
 
 
@@ -86,7 +89,7 @@ async def artifact_of(
     if language is None and path.suffix not in languages().values():
         known = ", ".join(sorted(languages().values()))
         raise UsageProblem(f"{path}: a module ends in .wasm, a source in one of {known}; or say --language")
-    if not path.is_file():
+    if not await anyio.Path(path).is_file():
         raise UsageProblem(f"{path}: no such file")
     declared = None
     if manifest is not None:

@@ -220,9 +220,7 @@ def strikes(
     existing_store(store)
     with Store.open(store, read_only=True) as opened:
         found, held = opened.strikes(tool), opened.quarantines(tool)
-    output.object(
-        {"strikes": [strike.as_json() for strike in found], "quarantines": [each.as_json() for each in held]}
-    )
+    output.object({"strikes": [strike.as_json() for strike in found], "quarantines": [each.as_json() for each in held]})
     output.table(
         ["tool", "artifact", "generation", "reason", "when (UTC)", "where"],
         [
@@ -309,7 +307,8 @@ def _show_review(output: Output, review: Review) -> None:
         if each.change == "removed":
             continue
         output.say("  ", inert(each.description, newlines=True))
-        output.say(f"  {each.provenance}: {each.language or 'unknown language'}, {each.toolchain or 'unknown toolchain'}")
+        made = f"{each.language or 'unknown language'}, {each.toolchain or 'unknown toolchain'}"
+        output.say(f"  {each.provenance}: ", inert(made))
         output.say(f"  may ask for: {', '.join(each.capabilities) or 'nothing'}; {each.examples} examples")
         if each.quarantines:
             output.say(f"  {each.quarantines} versions of that name are quarantined", style="red")
