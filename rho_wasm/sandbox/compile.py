@@ -6,6 +6,7 @@ worst out; the child bears the rest: its CPU time and address space are bounded,
 
 from __future__ import annotations
 
+import errno
 import json
 import signal
 import sys
@@ -76,8 +77,6 @@ def _rejection(outcome: ChildOutcome, *, budget_ms: int, limits: HostLimits) -> 
         )
     if outcome.reason == "wall":
         return CompileUnavailable("the host was too busy to compile it")
-    if outcome.returncode == _REFUSED:
-        return ModuleRejected("invalid", said, hint="wasmtime does not accept this module")
     if _out_of_memory(outcome):
         return ModuleRejected(
             "compile_memory",
@@ -85,6 +84,8 @@ def _rejection(outcome: ChildOutcome, *, budget_ms: int, limits: HostLimits) -> 
             limit=limits.compile_memory_bytes,
             hint="make its functions smaller",
         )
+    if outcome.returncode == _REFUSED:
+        return ModuleRejected("invalid", said, hint="wasmtime does not accept this module")
     if outcome.signal == signal.SIGKILL:
         return CompileUnavailable("the compiling process was killed from outside")
     how = f"signal {outcome.signal}" if outcome.signal else f"exit code {outcome.returncode}"
@@ -92,6 +93,7 @@ def _rejection(outcome: ChildOutcome, *, budget_ms: int, limits: HostLimits) -> 
 
 
 def _out_of_memory(outcome: ChildOutcome) -> bool:
-    # Rust aborts where an allocation fails, and says so; Python says MemoryError.
     text = outcome.stderr
-    return (outcome.signal == signal.SIGABRT and b"memory allocation of" in text) or b"MemoryError" in text
+    if outcome.signal == signal.SIGABRT:
+        return b"memory allocation of" in text  # Rust aborts where an allocation fails, and says so.
+    return b"MemoryError" in text or f"os error {errno.ENOMEM}".encode() in text

@@ -45,20 +45,28 @@ def apply(limits: Mapping[str, Any]) -> None:
     """
     # PR_SET_PDEATHSIG would end the child with the *thread* that started it, and trio's threads end when idle.
     # A child whose host is gone reads an end of file, and what computes on ends by its CPU limit.
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    _lower(resource.RLIMIT_CORE, 0, 0)
     if (cpu_ms := limits.get("cpu_ms")) is not None:
         seconds = cpu_ms // 1000 + 1
-        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
+        _lower(resource.RLIMIT_CPU, seconds, seconds + 1)
         signal.signal(signal.SIGPROF, signal.SIG_DFL)
         signal.setitimer(signal.ITIMER_PROF, cpu_ms / 1000)
     # macOS refuses to bound address space.
     if (bound := limits.get("memory_bytes")) is not None and sys.platform != "darwin":
-        resource.setrlimit(resource.RLIMIT_AS, (bound, bound))
+        _lower(resource.RLIMIT_AS, bound, bound)
     if (bound := limits.get("file_bytes")) is not None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (bound, bound))
+        _lower(resource.RLIMIT_FSIZE, bound, bound)
     read, write = limits.get("read"), limits.get("write")
     if read is not None or write is not None:
         _landlock(["/"] if read is None else read, ["/"] if write is None else write)
+
+
+def _lower(number: int, soft: int, hard: int) -> None:
+    """Sets a limit, or keeps the one that this process was given where that is lower already."""
+    _, given = resource.getrlimit(number)
+    if given != resource.RLIM_INFINITY:
+        soft, hard = min(soft, given), min(hard, given)
+    resource.setrlimit(number, (soft, hard))
 
 
 def landlock_version() -> int:

@@ -44,14 +44,16 @@ class FunctionTimer:
     be called once more after :meth:`close`. Raises OSError where a timer cannot be had.
     """
 
-    __slots__ = ("_id", "_period_ns")
+    __slots__ = ("_id", "_period_ns", "_timers")
 
     def __init__(self, function: int, argument: int, *, period_ms: float) -> None:
         monotonic, sigev_thread = 1, 2
+        # Before glibc 2.34 timers were in a library of their own.
+        self._timers: Any = _LIBC if hasattr(_LIBC, "timer_create") else ctypes.PyDLL("librt.so.1", use_errno=True)
         self._period_ns = round(period_ms * 1e6)
         self._id = ctypes.c_void_p()
         event = _SigEvent(value=argument, notify=sigev_thread, function=function)
-        _checked(_LIBC.timer_create(monotonic, ctypes.byref(event), ctypes.byref(self._id)))
+        _checked(self._timers.timer_create(monotonic, ctypes.byref(event), ctypes.byref(self._id)))
 
     def arm(self) -> None:
         self._set(self._period_ns)
@@ -60,11 +62,11 @@ class FunctionTimer:
         self._set(0)
 
     def close(self) -> None:
-        _checked(_LIBC.timer_delete(self._id))
+        _checked(self._timers.timer_delete(self._id))
 
     def _set(self, period_ns: int) -> None:
         spec = _TimerSpec(interval_ns=period_ns, first_ns=period_ns)
-        _checked(_LIBC.timer_settime(self._id, 0, ctypes.byref(spec), None))
+        _checked(self._timers.timer_settime(self._id, 0, ctypes.byref(spec), None))
 
 
 def _checked(result: int) -> None:

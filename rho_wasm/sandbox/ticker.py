@@ -67,13 +67,10 @@ class Ticker:
         self._lock = threading.Lock()
         self._running = 0
         self._closed = False
-        self.kind: TickerKind = kind or ("timer" if sys.platform == "linux" else "thread")
-        """``timer`` needs no interpreter lock, ``thread`` does."""
         self._timer: _Timer
-        if self.kind == "timer":
-            self._timer = FunctionTimer(*leaked_ticks(engine), period_ms=PERIOD_MS)
-        else:
-            self._timer = ThreadTimer(engine, period_ms=PERIOD_MS)
+        self.kind: TickerKind
+        """``timer`` needs no interpreter lock, ``thread`` does."""
+        self.kind, self._timer = _make(engine, kind or ("timer" if sys.platform == "linux" else "thread"))
 
     @property
     def armed(self) -> bool:
@@ -100,3 +97,12 @@ class Ticker:
             if not self._closed:
                 self._closed = True
                 self._timer.close()
+
+
+def _make(engine: wasmtime.Engine, kind: TickerKind) -> tuple[TickerKind, _Timer]:
+    if kind == "timer":
+        try:
+            return kind, FunctionTimer(*leaked_ticks(engine), period_ms=PERIOD_MS)
+        except OSError:
+            pass  # This user has as many timers as it may have: a thread stops guests too, only later.
+    return "thread", ThreadTimer(engine, period_ms=PERIOD_MS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import sys
 import threading
 
@@ -50,9 +51,9 @@ def test_it_rests_once_the_last_of_several_calls_ended(engine: wasmtime.Engine, 
     with ticker.running():
         with ticker.running():
             pass
-        assert ticker.armed
+        inside = ticker.armed
         assert spin(engine) is wasmtime.TrapCode.INTERRUPT
-    assert not ticker.armed
+    assert (inside, ticker.armed) == (True, False)
     ticker.close()
 
 
@@ -73,3 +74,17 @@ def test_ticks_after_the_engine_is_gone_do_no_harm() -> None:
             pass
         ticker.close()
         engine.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there are no timers")
+def test_where_no_timer_can_be_had_a_thread_ticks(engine: wasmtime.Engine) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_SIGPENDING)  # timers count as pending signals
+    resource.setrlimit(resource.RLIMIT_SIGPENDING, (0, hard))
+    try:
+        ticker = Ticker(engine)
+    finally:
+        resource.setrlimit(resource.RLIMIT_SIGPENDING, (soft, hard))
+    assert ticker.kind == "thread"
+    with ticker.running():
+        assert spin(engine) is wasmtime.TrapCode.INTERRUPT
+    ticker.close()
