@@ -293,18 +293,24 @@ class GenerationConflict(GenerationError):
 
 
 class GateRejected(GenerationError):
-    """A switch gate said no. ``gate`` is its name, ``problems`` its reasons, each one line that a model can act on."""
+    """A switch gate did not say yes. ``gate`` is its name, ``problems`` its reasons, each a line for a model to act on.
+
+    The candidate is rejected for good, unless it is ``waiting``: for a person's yes, or for a host that has room. Then
+    it stays a candidate and can be activated again.
+    """
 
     reason = "gate_rejected"
 
-    def __init__(self, candidate: int, gate: str, problems: Sequence[str]) -> None:
+    def __init__(self, candidate: int, gate: str, problems: Sequence[str], *, waiting: bool = False) -> None:
         self.candidate = candidate
         self.gate = gate
         self.problems = tuple(problems)
-        super().__init__(f"generation {candidate} was rejected by the gate {gate!r}: " + "; ".join(self.problems))
+        self.waiting = waiting
+        verb = "waits at" if waiting else "was rejected by"
+        super().__init__(f"generation {candidate} {verb} the gate {gate!r}: " + "; ".join(self.problems))
 
     def as_json(self) -> dict[str, Any]:
-        return super().as_json() | {"gate": self.gate, "problems": list(self.problems)}
+        return super().as_json() | {"gate": self.gate, "problems": list(self.problems), "waiting": self.waiting}
 
 
 class UnknownGeneration(GenerationError):

@@ -70,9 +70,12 @@ class Database:
         return connection
 
     def _open(self, name: str) -> sqlite3.Connection:
-        return sqlite3.connect(
+        connection = sqlite3.connect(
             name, uri=True, timeout=self._busy_ms / 1000, isolation_level=None, check_same_thread=False
         )
+        # A store may have been copied from anywhere: what its schema holds must not reach beyond it.
+        connection.execute("PRAGMA trusted_schema = OFF")
+        return connection
 
     def prepare(self) -> None:
         """Turns on what the file must have: the write-ahead log and foreign keys. Once, before the first write."""
@@ -148,6 +151,9 @@ class Database:
                 return Locked(f"another process kept it locked for {self._busy_ms} ms: try again", path=where)
             case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
                 return Corrupt(f"it is no whole SQLite database ({name}): restore it from a copy", path=where)
+            case sqlite3.SQLITE_ERROR | sqlite3.SQLITE_MISMATCH:
+                # Every statement is ours and fits our schema.
+                return Corrupt("its tables are not those of a store: restore it from a copy", path=where)
             case sqlite3.SQLITE_FULL:
                 return StoreError("the disk is full: nothing was changed", path=where, reason="disk_full")
             case sqlite3.SQLITE_READONLY:

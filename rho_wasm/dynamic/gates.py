@@ -91,7 +91,7 @@ class SwitchGates:
                 problems = await gate(candidate)
             except _Undecided as undecided:
                 await self._record(candidate, [*passed, Verdict(name, False, (undecided.problem,))], rejected=None)
-                raise GateRejected(candidate.number, name, (undecided.problem,)) from None
+                raise GateRejected(candidate.number, name, (undecided.problem,), waiting=True) from None
             if problems:
                 rejection = GateRejected(candidate.number, name, problems)
                 await self._record(candidate, [*passed, Verdict(name, False, problems)], rejected=f"by the gate {name}")

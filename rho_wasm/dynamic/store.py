@@ -122,7 +122,8 @@ class Store:
             raise Corrupt("the database is damaged: restore it from a copy", path=where)
         if self.read_only:
             if version < SCHEMA_VERSION:
-                raise VersionMismatch(found=version, known=SCHEMA_VERSION, path=where)
+                detail = "it is of an older version: open it once where it can be written"
+                raise StoreError(detail, path=where, reason="outdated")
             return
         self._database.prepare()
         if version < SCHEMA_VERSION:

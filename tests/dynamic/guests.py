@@ -61,5 +61,5 @@ def artifact(
         (i64.or (i64.shl (i64.const 16) (i64.const 32)) (i64.const {len(data)}))))
     """
     declared: Sequence[Any] = [declaration(tool) if isinstance(tool, str) else tool for tool in tools]
-    wasm = embed(wasmtime.wat2wasm(wat), Manifest.from_json({"tools": declared, **(manifest or {})}))
+    wasm = embed(bytes(wasmtime.wat2wasm(wat)), Manifest.from_json({"tools": declared, **(manifest or {})}))
     return Artifact.from_wasm(wasm, source=source, language=None if source is None else "wat")

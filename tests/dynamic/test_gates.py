@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import wasmtime
-from rho_wasm.policy import Policy
 
 from rho_wasm.dynamic.artifact import Artifact
 from rho_wasm.dynamic.examples import same
@@ -19,6 +18,7 @@ from rho_wasm.dynamic.store import Store
 from rho_wasm.dynamic.strikes import Quarantine
 from rho_wasm.errors import Corrupt, GateRejected, UnknownGeneration
 from rho_wasm.manifest import Manifest, embed
+from rho_wasm.policy import Policy
 from rho_wasm.sandbox import NativeCache
 from rho_wasm.testing import FixedClock
 from tests.dynamic.bench import Bench, open_bench
@@ -55,7 +55,7 @@ async def test_a_module_that_is_not_let_in_rejects_its_candidate(cache: NativeCa
     foreign = artifact("calc", imports='(import "env" "system" (func (param i32)))')
     async with open_bench(cache) as bench:
         error = await rejected(bench, foreign)
-        assert error.gate == "admission"
+        assert (error.gate, error.waiting) == ("admission", False)
         assert "system" in error.problems[0]
         assert bench.source.list() == ()
         generation = bench.source.generations()[-1]
@@ -204,7 +204,7 @@ async def test_a_candidate_waits_for_a_person_and_goes_live_once_one_approved(ca
         candidate = await bench.source.stage([artifact("calc")], author="model")
         with pytest.raises(GateRejected, match=r"waits for a person's yes: rho-wasm approve 1") as caught:
             await bench.source.activate(candidate)
-        assert caught.value.gate == "approval"
+        assert (caught.value.gate, caught.value.waiting) == ("approval", True)
         assert bench.source.generations()[-1].state == "candidate"
         assert [verdict.passed for verdict in bench.store.verdicts(1)] == [True, True, False]
         bench.store.approve(candidate.number, by="ada", note="read it")
@@ -341,7 +341,7 @@ async def test_a_host_call_is_answered_from_the_examples_own_pairs_alone(
     pairs = [[{"capability": "t", "arguments": {}}, {"ok": 21}]]
     shown = example({}, {"ok": 21}) | ({"host": pairs} if paired else {})
     manifest = Manifest.from_json({"tools": [declaration("calc", examples=[shown])], "capabilities": ["t"]})
-    built = Artifact.from_wasm(embed(wasmtime.wat2wasm(HOST_CALL), manifest))
+    built = Artifact.from_wasm(embed(bytes(wasmtime.wat2wasm(HOST_CALL)), manifest))
     async with open_bench(cache) as bench:
         if passes:
             await bench.go(built)

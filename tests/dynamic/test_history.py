@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import contextlib
+import itertools
+import random
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -332,3 +335,49 @@ def test_a_generation_is_pure_data(bench: Bench) -> None:
     }
     with pytest.raises(TypeError):
         live.tools["calc"] = ToolVersion("b" * 64)  # type: ignore[index]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_whatever_is_done_in_whatever_order_the_history_stays_whole(bench: Bench, seed: int) -> None:
+    chance = random.Random(seed)
+    tools, letters = ("calc", "text", "csv"), "abcdef"
+    bodies: dict[int, str] = {}
+    were_live = {0}
+
+    def anything() -> None:
+        numbers = sorted(bench.states())
+        match chance.randrange(6):
+            case 0 | 1:
+                add = {tool: chance.choice(letters) for tool in chance.sample(tools, chance.randrange(3))}
+                gone = tuple(chance.sample(sorted(bench.tools()), chance.randrange(len(bench.tools()) + 1)))
+                bench.stage(remove=gone, **add)
+            case 2 | 3:
+                bench.history.activate(chance.choice(numbers), floor=chance.random() < 0.2)
+            case 4:
+                bench.back(chance.choice([None, *numbers]))
+            case _:
+                live = bench.tools()
+                if live and chance.random() < 0.7:
+                    tool = chance.choice(sorted(live))
+                    bench.quarantine(tool, live[tool])
+                else:
+                    bench.store.records.pardon(chance.choice(tools))
+
+    for _ in range(150):
+        with contextlib.suppress(GenerationConflict, UnknownGeneration):
+            anything()
+        generations = bench.history.all()
+        assert [generation.number for generation in generations] == list(range(len(generations)))
+        assert [generation.state for generation in generations].count("live") == 1
+        for generation in generations:
+            assert bodies.setdefault(generation.number, generation.body()[1]) == generation.body()[1]
+        live = bench.history.live()
+        were_live.add(live.number)
+        held = {quarantine.version for quarantine in bench.store.quarantines() if quarantine.active}
+        assert not {live.key(tool) for tool in live.tools} & held
+        assert all(generation.parent in were_live for generation in generations[1:])
+        switches = bench.history.switches()
+        for later, earlier in itertools.pairwise(switches):
+            assert later.previous == earlier.number
+        if switches:
+            assert switches[0].number == live.number

@@ -7,7 +7,6 @@ from typing import Any
 
 import anyio
 import pytest
-from rho_wasm.policy import Policy
 
 from rho_wasm.calls import ToolCall
 from rho_wasm.dynamic.artifact import Artifact
@@ -17,6 +16,7 @@ from rho_wasm.dynamic.store import Store
 from rho_wasm.errors import Closed, GenerationConflict, NameInvalid, StoreError, UnknownGeneration
 from rho_wasm.events import GenerationSwitched, SourceFailed
 from rho_wasm.limits import Limits
+from rho_wasm.policy import Policy
 from rho_wasm.registry import ToolRegistry
 from rho_wasm.runner import ToolRunner
 from rho_wasm.sandbox import NativeCache
@@ -224,6 +224,17 @@ async def test_the_lowest_of_all_bounds_holds(cache: NativeCache) -> None:
 
         assert (limits("calc").deadline_ms, limits("calc").fuel, limits("calc").log_bytes) == (3_000, 7, 9)
         assert (limits("text").deadline_ms, limits("text").fuel) == (100, 500)
+
+
+async def test_todays_policy_lowers_bounds_and_the_most_specific_line_decides(cache: NativeCache) -> None:
+    lines = {"*": {"limits": {"fuel": 900, "log_bytes": 7}}, "calc": {"limits": {"fuel": 800}}}
+    async with open_bench(cache, policy=Policy.model_validate({"tools": lines})) as bench:
+        await bench.go(artifact("calc", "text"))
+        found = {}
+        for tool in bench.source.list():
+            assert isinstance(tool.handler, GuestHandler)
+            found[tool.name] = (tool.handler.limits.fuel, tool.handler.limits.log_bytes)
+        assert found == {"calc": (800, 7), "text": (900, 7)}
 
 
 async def test_only_the_calls_id_and_plain_values_cross_unless_the_policy_says_more(cache: NativeCache) -> None:

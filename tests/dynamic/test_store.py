@@ -130,6 +130,13 @@ def test_a_truncated_database_is_corrupt(folder: Path) -> None:
         opened(folder)
 
 
+def test_a_database_without_its_tables_is_corrupt(folder: Path) -> None:
+    opened(folder).close()
+    statement(folder, "DROP TABLE strikes")
+    with opened(folder) as store, pytest.raises(Corrupt, match="tables"):
+        store.strikes()
+
+
 def test_another_programs_database_is_not_taken_over(folder: Path) -> None:
     folder.mkdir(mode=0o700)
     connection = sqlite3.connect(folder / "store.sqlite")
