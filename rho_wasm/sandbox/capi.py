@@ -145,7 +145,7 @@ class Instance:
     store keeps alive and that reaches the store would keep both alive for ever. The store asks at its first tick.
     """
 
-    __slots__ = ("_instance", "context")
+    __slots__ = ("_instance", "_store", "context")
 
     def __init__(
         self,
@@ -158,6 +158,7 @@ class Instance:
         table_elements: int,
     ) -> None:
         pointer = store.ptr()
+        self._store = store  # What the addresses below point into must not go before them.
         self.context: int = _store_context(pointer)
         self._instance = ffi.wasmtime_instance_t()
         _set_data(self.context, call_id)

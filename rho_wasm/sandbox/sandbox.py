@@ -77,13 +77,13 @@ class Sandbox:
         self._calls = 0
         self._closed = False
 
-    async def load(self, wasm: bytes) -> GuestModule:
+    async def load(self, wasm: bytes | bytearray | memoryview) -> GuestModule:
         """Admits and compiles ``wasm``, or takes it from the cache. The same bytes are compiled once.
 
         Raises :class:`rho_wasm.errors.ModuleRejected`, and :class:`Closed`.
         """
         self._check_open()
-        return await self._loader.load(bytes(wasm))
+        return await self._loader.load(wasm if type(wasm) is bytes else bytes(memoryview(wasm)))
 
     async def call(
         self,
