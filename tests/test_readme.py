@@ -1,0 +1,150 @@
+"""README is true: its commands and snippets run as printed, its tests exist, its links lead somewhere."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class Block:
+    language: str
+    file: str
+    text: str
+    section: str
+
+
+def blocks() -> Iterator[Block]:
+    section, language, file, lines = "", "", "", None
+    for line in README.splitlines():
+        if lines is not None:
+            if line == "```":
+                yield Block(language, file, "\n".join(lines) + "\n", section)
+                lines = None
+            else:
+                lines.append(line)
+        elif line.startswith("```"):
+            language, _, file = line[3:].partition(" ")
+            lines = []
+        elif line.startswith("## "):
+            section = line[3:]
+
+
+def of_section(section: str, language: str) -> list[Block]:
+    found = [block for block in blocks() if block.section == section and block.language == language]
+    assert found, f"README has no {language} in the section {section!r}"
+    return found
+
+
+def lay_files(folder: Path) -> None:
+    for block in blocks():
+        if block.file:
+            (folder / block.file).write_text(block.text, encoding="utf-8")
+
+
+def run_here(line: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Runs a line as printed, but with this environment's programs in place of those in ``.venv``."""
+    programs = Path(sys.executable).parent
+    command = [part.replace(".venv/bin/", f"{programs}{os.sep}") for part in shlex.split(line)]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("RHO_WASM_")}
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, env=environment)
+
+
+def test_every_command_after_the_set_up_runs_as_printed(tmp_path: Path) -> None:
+    lay_files(tmp_path)
+    lines = [
+        line
+        for section in ("From a source to an answer", "What an operator decides")
+        for block in of_section(section, "sh")
+        for line in block.text.splitlines()
+    ]
+    ran = [line for line in lines if "/pip install" not in line]  # What it installs is what this test runs on.
+    assert len(lines) - len(ran) == 1
+    for line in ran:
+        ended = run_here(line, tmp_path)
+        assert ended.returncode == 0, f"{line}\n{ended.stdout}{ended.stderr}"
+        assert "Traceback" not in ended.stderr
+
+
+def test_the_greeting_is_what_the_readmes_guest_says(tmp_path: Path) -> None:
+    lay_files(tmp_path)
+    assert run_here(".venv/bin/rho-wasm build greet.c", tmp_path).returncode == 0
+    line = """.venv/bin/rho-wasm call greet.wasm greet --arguments '{"name": "Ada"}'"""
+    assert '{"greeting":"hello","name":"Ada"}' in run_here(line, tmp_path).stdout
+
+
+def test_the_program_runs_as_printed(tmp_path: Path) -> None:
+    [program] = of_section("In your own program", "python")
+    (tmp_path / "program.py").write_text(program.text)
+    ended = subprocess.run(
+        [sys.executable, "program.py"], cwd=tmp_path, capture_output=True, text=True, check=False, env=os.environ.copy()
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert re.search(r"^ok 42 \d+ 1$", ended.stdout, re.MULTILINE)
+
+
+def test_the_set_up_is_two_commands_each_of_one_line() -> None:
+    for section in ("See it work", "Run the tests"):
+        [block] = of_section(section, "sh")
+        assert len(block.text.splitlines()) == 1
+
+
+def test_ci_runs_the_readmes_own_test_command() -> None:
+    [block] = of_section("Run the tests", "sh")
+    script = (ROOT / ".ci" / "run").read_text()
+    [extraction] = re.findall(r"^test_command=\$\((.*)\)$", script, re.MULTILINE)
+    ended = subprocess.run(["bash", "-c", extraction], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert ended.stdout == block.text
+
+
+def test_every_test_that_the_threat_model_names_is_there() -> None:
+    named = re.findall(r"`(test_\w+)`", README)
+    assert len(named) > 10
+    defined = {
+        name
+        for path in (ROOT / "tests").rglob("test_*.py")
+        for name in re.findall(r"def (test_\w+)\(", path.read_text(encoding="utf-8"))
+    }
+    assert [name for name in named if name not in defined] == []
+
+
+def test_every_link_to_a_file_leads_to_one() -> None:
+    for target in re.findall(r"\]\(([^)#:]+)\)", README):
+        assert (ROOT / target).exists(), target
+
+
+def test_the_reasons_in_the_readme_are_the_reasons_that_there_are() -> None:
+    from rho_wasm.results import KINDS
+
+    for kind in ("failed", "refused", "crashed", "host"):
+        [row] = [line for line in README.splitlines() if line.startswith(f"| `{kind}`")]
+        told = set(re.findall(r"`(\w+)`", row.split("|")[2]))
+        assert told == {reason for reason, found in KINDS.items() if found == kind}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_first_command_runs_the_demo_on_a_fresh_checkout(tmp_path: Path) -> None:
+    """The second one is what ``.ci/run`` itself begins with."""
+    checkout = tmp_path / "checkout"
+    subprocess.run(["git", "clone", "-q", str(ROOT), str(checkout)], check=True)
+    [block] = of_section("See it work", "sh")
+    environment = os.environ | {"XDG_STATE_HOME": str(tmp_path / "state"), "RHO_WASM_CACHE": str(tmp_path / "cache")}
+    ended = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", block.text],
+        cwd=checkout, capture_output=True, text=True, check=False, env=environment,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "strike 3 of 3" in ended.stdout
+    assert "Traceback" not in ended.stderr
