@@ -323,7 +323,10 @@ def _last_good(connection: sqlite3.Connection, live: Generation, tool: str) -> T
             return None
         if tool in current.changes.removed and current.author != STRIKES_AUTHOR:
             return None
-        current = _get(connection, current.parent)
+        try:
+            current = _get(connection, current.parent)
+        except Corrupt:
+            return None  # What came before cannot be known, and the tool must go now.
         version = current.tools.get(tool)
         if version is None or version.artifact == bad:
             continue

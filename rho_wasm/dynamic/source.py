@@ -14,6 +14,7 @@ import anyio.to_thread
 
 from rho_wasm.calls import RunningCall
 from rho_wasm.dynamic.artifact import Artifact
+from rho_wasm.dynamic.follower import Follower
 from rho_wasm.dynamic.gates import Approve, Rebuild, SwitchGates
 from rho_wasm.dynamic.generation import Candidate, Generation, ToolVersion
 from rho_wasm.dynamic.guard import Guard
@@ -28,21 +29,20 @@ from rho_wasm.dynamic.store import Store
 from rho_wasm.dynamic.strikes import Quarantine, Strike, StrikeLedger
 from rho_wasm.dynamic.teller import Teller
 from rho_wasm.dynamic.worker import StoreWorker
-from rho_wasm.errors import Closed, NameInvalid, RhoError
-from rho_wasm.events import OnEvent, SourceFailed
+from rho_wasm.errors import Closed, NameInvalid
+from rho_wasm.events import OnEvent
 from rho_wasm.frozen import FrozenMap
 from rho_wasm.limits import Limits
 from rho_wasm.policy import Policy
 from rho_wasm.sandbox import Sandbox
 from rho_wasm.tools import Tool
-from rho_wasm.untrusted import exception_text, inert, type_name
+from rho_wasm.untrusted import inert, type_name
 
 __all__ = ["DynamicSource"]
 
 Result = TypeVar("Result")
 
 _FIRST_LOOK_S = 10.0
-_PRUNE_EVERY_S = 600.0
 _AUTHOR_CHARS, _NOTE_CHARS = 128, 2_000
 
 
@@ -95,13 +95,9 @@ class DynamicSource:
             rebuild=rebuild,
         )
         self._closed = False
-        self._fault: str | None = None
-        self._seen: int | None = None
-        self._pruned_at = 0.0
         self._guard.refresh(store.quarantines())
         self._live = LiveTools(store, maker, modules=self._modules, teller=self._teller, name=name)
-        self._last_strike = store.records.last_before(store.clock() - self._policy.strikes.window_s)
-        self._worker = StoreWorker(self._tick)
+        self._worker = StoreWorker()
         self._judge = StrikeJudge(
             store,
             policy=self._policy.strikes,
@@ -111,9 +107,19 @@ class DynamicSource:
             teller=self._teller,
             switches=self._live,
         )
-        self._worker.start()
+        self._follower = Follower(
+            store,
+            window_s=self._policy.strikes.window_s,
+            ledger=self._ledger,
+            guard=self._guard,
+            live=self._live,
+            judge=self._judge,
+            teller=self._teller,
+            name=name,
+        )
+        self._worker.start(self._follower.tick)
         # What struck before a restart counts before the first look-up.
-        wait([self._worker.submit(self._tick)], timeout=_FIRST_LOOK_S)
+        wait([self._worker.submit(self._follower.tick)], timeout=_FIRST_LOOK_S)
 
     # What a registry asks.
 
@@ -153,7 +159,8 @@ class DynamicSource:
         :class:`Limits`. ``author`` is at most 128 characters, ``note`` 2,000.
 
         Raises :class:`NameInvalid` for a tool that two artifacts declare, that is added and removed, or that is to be
-        removed and is not there; ValueError for no change at all or a wrong author; :class:`StoreError`.
+        removed and is not there; ValueError for no change at all, a wrong author, or bounds that are none;
+        :class:`StoreError`.
         """
         artifacts, gone = tuple(add), _names(remove)
         for artifact in artifacts:
@@ -257,7 +264,7 @@ class DynamicSource:
         """Writes what is not written yet and ends the source's thread. May be called twice."""
         if self._closed:
             return
-        self._closed = True
+        self._closed = self._follower.closing = True
         with anyio.CancelScope(shield=True):
             await anyio.to_thread.run_sync(self._worker.close)
         self._modules.close()
@@ -306,46 +313,6 @@ class DynamicSource:
         result = await anyio.to_thread.run_sync(job)
         self._teller.flush()
         return result
-
-    def _tick(self) -> None:
-        """In the worker's thread: writes what waits, and takes in what other processes wrote."""
-        try:
-            self._judge.write(last=self._closed)
-            self._prune()
-            seen = self.store.data_version()
-            if seen != self._seen:
-                self._seen = seen
-                self._look()
-            self._fault = None
-        except Closed:
-            return
-        except Exception as error:
-            text = str(error) if isinstance(error, RhoError) else exception_text(error)
-            if self._fault != text:
-                self._fault = text
-                self._teller.tell_later([SourceFailed(source=self.name, operation="refresh", error=text)])
-
-    def _prune(self) -> None:
-        now = self.store.clock()
-        if not self.store.read_only and now - self._pruned_at >= _PRUNE_EVERY_S:
-            self._pruned_at = now
-            self.store.records.prune(before=now - self._policy.strikes.window_s)
-
-    def _look(self) -> None:
-        new, freed = self._guard.refresh(self.store.quarantines())
-        for version in freed:
-            self._ledger.forget(*version)
-        self._live.look()
-        self._teller.tell_later(self._live.quarantine_event(held) for held in new)
-        if freed:
-            self._live.rebuild()
-        strikes = self.store.records.since(self._last_strike)
-        if strikes:
-            assert strikes[-1].id is not None
-            self._last_strike = strikes[-1].id
-        calls = self.store.records.traffic(self.store.clock() - self._policy.strikes.window_s)
-        for version in self._ledger.merge(strikes, calls):
-            self._judge.condemn(version, self._live.offer.generation.number)
 
 
 def _names(given: Any) -> frozenset[str]:

@@ -15,20 +15,24 @@ Result = TypeVar("Result")
 
 
 class StoreWorker:
-    """A daemon thread that runs jobs in the order they came, and ``tick`` every ``every_s`` seconds and after each.
+    """A daemon thread that runs jobs in the order they came, and a tick every ``every_s`` seconds and after each."""
 
-    ``tick`` is a bound method, held weakly, so that a source that nobody closed can be let go; the thread then ends. It
-    must not raise. The thread begins with :meth:`start`.
-    """
-
-    def __init__(self, tick: Callable[[], None], *, every_s: float = 0.25) -> None:
+    def __init__(self, *, every_s: float = 0.25) -> None:
+        self._every_s = every_s
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._closed = False
-        self._thread = threading.Thread(
-            target=_run, args=(self._jobs, weakref.WeakMethod(tick), every_s), name="rho_wasm-store", daemon=True
-        )
+        self._thread: threading.Thread | None = None
 
-    def start(self) -> None:
+    def start(self, tick: Callable[[], None]) -> None:
+        """Begins. ``tick`` is a bound method that does not raise. It is held weakly: the thread of a source that nobody
+        closed ends when the source is gone.
+        """
+        self._thread = threading.Thread(
+            target=_run,
+            args=(self._jobs, weakref.WeakMethod(tick), self._every_s),
+            name="rho_wasm-store",
+            daemon=True,
+        )
         self._thread.start()
 
     @property
@@ -60,7 +64,8 @@ class StoreWorker:
         """Ends the thread after what was submitted and a last tick, and waits ``timeout_s`` for that at most."""
         self._closed = True
         self._jobs.put(None)
-        self._thread.join(timeout_s)
+        if self._thread is not None:
+            self._thread.join(timeout_s)
 
 
 def _run(

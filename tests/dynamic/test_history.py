@@ -337,7 +337,7 @@ def test_a_generation_is_pure_data(bench: Bench) -> None:
         live.tools["calc"] = ToolVersion("b" * 64)  # type: ignore[index]
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(4))
 def test_whatever_is_done_in_whatever_order_the_history_stays_whole(bench: Bench, seed: int) -> None:
     chance = random.Random(seed)
     tools, letters = ("calc", "text", "csv"), "abcdef"
@@ -363,7 +363,7 @@ def test_whatever_is_done_in_whatever_order_the_history_stays_whole(bench: Bench
                 else:
                     bench.store.records.pardon(chance.choice(tools))
 
-    for _ in range(150):
+    for _ in range(120):
         with contextlib.suppress(GenerationConflict, UnknownGeneration):
             anything()
         generations = bench.history.all()
