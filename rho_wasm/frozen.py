@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from rho_wasm.errors import NotPlain
+from rho_wasm.untrusted import inert, type_name
 
 __all__ = ["FrozenList", "FrozenMap", "freeze", "thaw"]
 
@@ -53,21 +54,31 @@ class FrozenList(list[Any]):
         return freeze, (list(self),)
 
 
-def freeze(value: Any, *, path: str = "$", depth: int = 64) -> Any:
+def freeze(value: Any, *, depth: int = 64) -> Any:
     """A read-only copy of plain data. Raises :class:`NotPlain` for anything else, or if deeper than ``depth``."""
+    return _freeze(value, "$", depth)
+
+
+def _freeze(value: Any, path: str, depth: int) -> Any:
     kind = type(value)
     if kind in _SCALARS:
         return value
     if depth == 0:
-        raise NotPlain(path, kind.__name__, "nested too deeply")
+        raise _refusal(path, value, "nested too deeply")
     if isinstance(value, Mapping):
         for key in value:
             if type(key) is not str:
-                raise NotPlain(path, type(key).__name__, "keys are text")
-        return FrozenMap({key: freeze(item, path=f"{path}.{key}", depth=depth - 1) for key, item in value.items()})
+                raise _refusal(path, key, "keys are text")
+        return FrozenMap(
+            {key: _freeze(item, f"{path}.{inert(key, limit=40)}", depth - 1) for key, item in value.items()}
+        )
     if kind in (list, tuple, FrozenList):
-        return FrozenList(freeze(item, path=f"{path}[{n}]", depth=depth - 1) for n, item in enumerate(value))
-    raise NotPlain(path, kind.__name__)
+        return FrozenList(_freeze(item, f"{path}[{index}]", depth - 1) for index, item in enumerate(value))
+    raise _refusal(path, value)
+
+
+def _refusal(path: str, value: object, detail: str = "") -> NotPlain:
+    return NotPlain(inert(path, limit=200), type_name(value), detail)
 
 
 def thaw(value: Any) -> Any:
