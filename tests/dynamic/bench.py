@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 import anyio
-from rho_wasm.policy import Policy
 
 from rho_wasm.calls import ToolCall
 from rho_wasm.dynamic.artifact import Artifact
@@ -18,6 +18,7 @@ from rho_wasm.dynamic.store import Store
 from rho_wasm.events import Event
 from rho_wasm.limits import Limits
 from rho_wasm.offered import ToolSnapshot
+from rho_wasm.policy import Policy
 from rho_wasm.registry import ToolRegistry
 from rho_wasm.results import ToolResult
 from rho_wasm.runner import ToolRunner
@@ -39,6 +40,8 @@ class Bench:
         self.store = store
         self.sandbox = sandbox
         self.events: list[Event] = []
+        self.threads: set[int] = set()
+        """In which threads they were told."""
         self._told = anyio.Event()
         self._calls = 0
 
@@ -49,6 +52,7 @@ class Bench:
 
     def hear(self, event: Event) -> None:
         """The subscriber."""
+        self.threads.add(threading.get_ident())
         self.events.append(event)
         self._told.set()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import threading
 from collections import Counter
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -73,6 +74,7 @@ async def test_a_switch_of_another_process_is_offered_and_told_here(folder: Path
             await anyio.to_thread.run_sync(answer_of_process, make_live, folder, "calc", 0)
             event = await bench.until_told(GenerationSwitched)
             assert event == GenerationSwitched(number=1, previous=0, author="another", added=("calc",))
+            assert bench.threads == {threading.get_ident()}
             result = await bench.call("calc")
             assert (result.value, result.generation) == ("done", 1)
 

@@ -1,17 +1,21 @@
 from __future__ import annotations
 
+import gc
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import pytest
 
 from rho_wasm.calls import ToolCall
 from rho_wasm.dynamic.artifact import Artifact
 from rho_wasm.dynamic.generation import Generation
 from rho_wasm.dynamic.handler import GuestHandler
+from rho_wasm.dynamic.source import DynamicSource
 from rho_wasm.dynamic.store import Store
 from rho_wasm.errors import Closed, GenerationConflict, NameInvalid, StoreError, UnknownGeneration
 from rho_wasm.events import GenerationSwitched, SourceFailed
@@ -19,10 +23,11 @@ from rho_wasm.limits import Limits
 from rho_wasm.policy import Policy
 from rho_wasm.registry import ToolRegistry
 from rho_wasm.runner import ToolRunner
-from rho_wasm.sandbox import NativeCache
+from rho_wasm.sandbox import NativeCache, Sandbox
 from rho_wasm.tools import Tool
 from tests.dynamic.bench import open_bench
 from tests.dynamic.guests import SPINS_IF_TOLD, artifact, declaration
+from tests.dynamic.processes import WAIT_S
 
 pytestmark = pytest.mark.anyio
 
@@ -398,3 +403,26 @@ async def test_the_runner_of_a_prefixed_source_still_counts_for_the_tool(cache: 
         for number in range(3):
             await runner.run(ToolCall(f"{number}", "my_calc", {}))
         assert bench.source.list() == ()
+
+
+async def test_a_source_that_nobody_closed_ends_its_thread(cache: NativeCache, store: Store) -> None:
+    async with Sandbox(cache=cache) as sandbox:
+        before = set(threading.enumerate())
+        source = DynamicSource(store, sandbox)
+        (thread,) = [thread for thread in set(threading.enumerate()) - before if thread.name == "rho_wasm-store"]
+        del source
+        gc.collect()
+        await anyio.to_thread.run_sync(thread.join, WAIT_S)
+        assert not thread.is_alive()
+
+
+async def test_a_damaged_row_is_reported_once_and_stops_nothing_else(cache: NativeCache, store: Store) -> None:
+    async with open_bench(cache, store=store) as bench:
+        await bench.go(artifact("calc", body="unreachable"))
+        with store._database.write() as connection:
+            connection.execute("INSERT INTO quarantines VALUES ('x', 'y', 1, 0.0, 'revert', NULL, 0, '?', '[]', NULL)")
+        failed = await bench.until_told(SourceFailed)
+        assert "a quarantine in it cannot be read" in failed.error
+        await bench.crash("calc")
+        assert len(bench.source.strikes()) == 1
+        assert len(bench.told(SourceFailed)) == 1
