@@ -24,6 +24,7 @@ __all__ = ["ArgumentSchema"]
 
 _MAX_PROBLEMS: Final = 8
 _SHOWN_CHARS: Final = 80
+_PATTERN_BYTES: Final = 256 * 1024  # Of one compiled pattern; the library's default of 10 MiB holds \w{65536}.
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
 # One evaluation takes about 50 ns, one error about 60 µs, and all errors are made before the first can be read.
@@ -58,19 +59,21 @@ class ArgumentSchema:
         if size > max_bytes:
             raise SchemaInvalid(f"it has {size} bytes as JSON, at most {max_bytes} are allowed")
         self._schema: dict[str, Any] = json.loads(text)
+        # No reference needs it, and with one that names a known schema ``#/...`` would lead into that.
+        self._schema.pop("$id", None)
         self._graph = SchemaGraph(self._schema)
         try:
             self._validator = jsonschema_rs.validator_for(
                 self._schema,
                 offline=True,
-                pattern_options=jsonschema_rs.RegexOptions(),
+                pattern_options=jsonschema_rs.RegexOptions(size_limit=_PATTERN_BYTES, dfa_size_limit=_PATTERN_BYTES),
                 validate_formats=False,
             )
         except jsonschema_rs.ValidationError as error:
             where = _path(error.instance_path) or "the schema"
             raise SchemaInvalid(f"{where}: {inert(error.message, limit=200)}") from None
         except (ValueError, jsonschema_rs.ReferencingError):
-            raise SchemaInvalid("it names a draft of JSON Schema that is not known") from None
+            raise SchemaInvalid("it cannot be compiled") from None
 
     def problems(self, arguments: Any) -> tuple[str, ...]:
         """What is wrong with ``arguments`` (plain data), at most 8 lines; () if they are valid.

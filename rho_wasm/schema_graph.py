@@ -22,6 +22,15 @@ _DEFINITIONS: Final = frozenset({"$defs", "definitions"})
 _OF_ELEMENTS: Final = frozenset({"additionalItems", "contains", "items", "prefixItems", "unevaluatedItems"})
 _OF_VALUES: Final = frozenset({"additionalProperties", "patternProperties", "propertyNames", "unevaluatedProperties"})
 
+# Draft 4 lets a plain ``id`` move what a reference means, so a graph of it cannot be trusted.
+_DRAFTS: Final = (
+    "https://json-schema.org/draft/2020-12/schema",
+    "https://json-schema.org/draft/2019-09/schema",
+    "http://json-schema.org/draft-07/schema",
+    "http://json-schema.org/draft-06/schema",
+)
+_MOVING: Final = frozenset({"$id", "$schema"})  # Only at the root.
+
 _MAX_DEPTH: Final = 64
 _MAX_NODES: Final = 5_000
 _MAX_PATTERN_CHARS: Final = 1_000
@@ -64,8 +73,10 @@ class SchemaGraph:
                 self._check(value, depth + 1)
 
     def _check_keyword(self, keyword: str, value: Any, depth: int) -> None:
-        if keyword in ("$dynamicRef", "$recursiveRef") or (keyword == "$id" and depth and type(value) is str):
-            raise SchemaInvalid(f"{keyword} is not supported: use $ref to a definition in the same schema")
+        if keyword in ("$dynamicRef", "$recursiveRef") or (keyword in _MOVING and depth and type(value) is str):
+            raise SchemaInvalid(f"{keyword} is not supported here: use $ref to a definition in the same schema")
+        if keyword == "$schema" and not depth and (type(value) is not str or value.rstrip("#") not in _DRAFTS):
+            raise SchemaInvalid("its $schema is not known: leave it out, or name draft 2020-12, 2019-09, 7 or 6")
         if keyword == "$ref" and type(value) is str:
             self._resolve(value)
         if keyword == "pattern" and type(value) is str:

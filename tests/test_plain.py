@@ -59,7 +59,7 @@ def nested(levels: int) -> Any:
 
 
 @given(values)
-@settings(max_examples=200)
+@settings(max_examples=100)
 def test_plain_data_comes_back_as_it_was(value: Any) -> None:
     assert same(plain.decode(plain.encode(value)), value)
 
@@ -73,7 +73,7 @@ def test_another_encoding_of_a_value_decodes_to_it_and_encodes_to_one_form(value
 
 
 @given(st.binary(max_size=200) | st.lists(st.sampled_from(range(256)), max_size=60).map(bytes))
-@settings(max_examples=500)
+@settings(max_examples=300)
 def test_random_bytes_raise_nothing_but_a_plain_error(data: bytes) -> None:
     try:
         value = plain.decode(data)
@@ -85,7 +85,7 @@ def test_random_bytes_raise_nothing_but_a_plain_error(data: bytes) -> None:
 
 
 @given(values, st.data())
-@settings(max_examples=200)
+@settings(max_examples=100)
 def test_a_message_that_was_cut_or_altered_raises_nothing_but_a_plain_error(value: Any, data: st.DataObject) -> None:
     encoded = bytearray(plain.encode(value))
     at = data.draw(st.integers(0, len(encoded) - 1))

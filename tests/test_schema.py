@@ -118,7 +118,7 @@ plain_values = st.recursive(
 
 
 @given(plain_values | st.dictionaries(st.sampled_from(list(WEATHER["properties"])), plain_values))
-@settings(max_examples=150)
+@settings(max_examples=60)
 def test_nothing_plain_makes_it_crash(weather: ArgumentSchema, value: Any) -> None:
     for line in weather.problems(value):
         assert line.isprintable()
@@ -147,6 +147,7 @@ def test_deep_arguments_do_not_make_it_crash(levels: int) -> None:
         ({"pattern": "(?=a)b"}, "pattern"),
         ({"pattern": "("}, "pattern"),
         ({"pattern": "(a{1000}){1000}"}, "pattern"),
+        ({"pattern": r"\w{10000}"}, "pattern"),
         ({"pattern": "a" * 1_001}, "1000 characters"),
         ({"patternProperties": {"a" * 1_001: {}}}, "1000 characters"),
         ({"allOf": [{"pattern": "a"}] * 201}, "200 patterns"),
@@ -159,6 +160,9 @@ def test_deep_arguments_do_not_make_it_crash(levels: int) -> None:
         ({"$ref": "other.json"}, "leads outside"),
         ({"$ref": "#anchor"}, "leads outside"),
         ({"$dynamicRef": "#a"}, "not supported"),
+        ({"$schema": "http://json-schema.org/draft-04/schema#"}, "is not known"),
+        ({"$schema": 7}, "is not known"),
+        ({"properties": {"a": {"$schema": "http://json-schema.org/draft-04/schema#"}}}, "not supported"),
         ({"properties": {"a": {"$id": "http://x/"}}}, "not supported"),
         ({"$ref": "https://json-schema.org/draft/2020-12/schema"}, "leads outside"),
     ],
@@ -168,6 +172,20 @@ def test_a_schema_that_cannot_be_used_is_refused_with_its_reason(schema: dict[st
         ArgumentSchema(schema)
     assert caught.value.reason == "schema_invalid"
     assert len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize(
+    "draft",
+    [
+        "https://json-schema.org/draft/2020-12/schema",
+        "https://json-schema.org/draft/2019-09/schema",
+        "http://json-schema.org/draft-07/schema#",
+        "http://json-schema.org/draft-06/schema#",
+    ],
+)
+def test_the_drafts_in_use_are_known(draft: str) -> None:
+    schema = ArgumentSchema({"$schema": draft, "$id": "https://x.example/", "properties": {"$id": {"type": "string"}}})
+    assert schema.problems({"$id": 1}) == ('["$id"]: got the integer 1, wanted a string',)
 
 
 def test_a_schema_that_holds_itself_is_refused() -> None:
@@ -205,6 +223,12 @@ def test_a_reference_to_a_file_is_not_read(tmp_path: Path) -> None:
     for reference in (file.as_uri(), str(file), f"{file.as_uri()}#/a"):
         with pytest.raises(SchemaInvalid, match="leads outside"):
             ArgumentSchema({"$ref": reference})
+
+
+def test_a_reference_means_the_schema_itself_whatever_its_id_says() -> None:
+    meta = "https://json-schema.org/draft/2020-12/schema"
+    schema = ArgumentSchema({"$id": meta, "$defs": {"a": {"const": 1}}, "properties": {"x": {"$ref": "#/$defs/a"}}})
+    assert schema.problems({"x": 2}) == ("x: got the integer 2, wanted 1",)
 
 
 def test_a_pattern_takes_linear_time() -> None:

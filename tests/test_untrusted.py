@@ -57,7 +57,7 @@ def test_escapes_are_never_cut_in_two() -> None:
 
 
 @given(st.text(st.characters() | st.sampled_from("\u202e\x1b\U000e0041\ud800\n")), st.integers(1, 80), st.booleans())
-@settings(max_examples=200)
+@settings(max_examples=100)
 def test_whatever_the_text_the_result_is_printable_and_within_the_limit(text: str, limit: int, newlines: bool) -> None:
     shown = inert(text, limit=limit, newlines=newlines)
     assert len(shown) <= limit
