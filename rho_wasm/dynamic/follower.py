@@ -82,7 +82,7 @@ class Follower:
         for version in freed:
             self._ledger.forget(*version)
         self._live.look()
-        if freed:
+        if freed or self._live.offer.damaged:
             self._live.rebuild()
         self._teller.tell_later(self._live.quarantine_event(held) for held in new)
         strikes = self._store.records.since(self._last_strike)

@@ -173,3 +173,12 @@ class Switch:
     author: str
     note: str
     at: float
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "number": self.number,
+            "previous": self.previous,
+            "author": self.author,
+            "note": self.note,
+            "at": self.at,
+        }

@@ -110,10 +110,8 @@ class History:
             )
             return tuple(Switch(*row) for row in rows)
 
-    def stage(
-        self, add: Mapping[str, ToolVersion], remove: Iterable[str], *, author: str, note: str
-    ) -> tuple[Candidate, Generation]:
-        """Writes a candidate on the generation that is live at this moment, and answers both.
+    def stage(self, add: Mapping[str, ToolVersion], remove: Iterable[str], *, author: str, note: str) -> Candidate:
+        """Writes a candidate on the generation that is live at this moment.
 
         Raises :class:`NameInvalid` for a name to remove that the live generation does not have.
         """
@@ -123,7 +121,7 @@ class History:
             for name in sorted(gone - live.tools.keys()):
                 raise NameInvalid(name, f"generation {live.number}, which is live, has no such tool to remove")
             tools = {name: version for name, version in live.tools.items() if name not in gone} | dict(add)
-            return self._made(connection, live, tools, author, note), live
+            return self._made(connection, live, tools, author, note)
 
     def verdicts(self, number: int) -> tuple[Verdict, ...]:
         """What the switch gates said of a generation when they were last asked, in that order."""

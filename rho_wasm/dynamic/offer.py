@@ -37,11 +37,6 @@ class Offer:
     damaged: Mapping[str, str]
 
     @property
-    def generation_artifacts(self) -> frozenset[str]:
-        """The hashes of what the generation names, offered or not."""
-        return frozenset(version.artifact for version in self.generation.tools.values())
-
-    @property
     def artifacts(self) -> frozenset[str]:
         """The hashes of what is offered."""
         return frozenset(self.generation.tools[name].artifact for name in self.tools)

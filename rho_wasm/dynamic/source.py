@@ -175,17 +175,16 @@ class DynamicSource:
         def write() -> Candidate:
             for artifact in artifacts:
                 self.store.put(artifact)
-            candidate, _ = self.store.history.stage(
+            return self.store.history.stage(
                 versions,
                 gone,
                 author=inert(author, limit=_AUTHOR_CHARS),
                 note=inert(note, limit=_NOTE_CHARS, newlines=True),
             )
-            return candidate
 
         candidate = await self._in_thread(write)
-        if any(artifact.sha256 in self._live.offer.generation_artifacts for artifact in artifacts):
-            await self._in_thread(self._live.rebuild)  # Staging it again mends a damaged artifact that is live.
+        if self._live.offer.damaged:
+            await self._in_thread(self._live.rebuild)  # Staging an artifact again mends it.
         return candidate
 
     async def activate(self, candidate: Generation | int, *, floor: bool = False) -> Generation:

@@ -250,10 +250,7 @@ class StrikeLedger:
         """Whether the version is kept from this one session, whose strikes alone reached the limit."""
         with self._lock:
             until = self._withheld.get((version, session_id))
-            if until is not None and until <= self._clock():
-                del self._withheld[version, session_id]
-                return False
-            return until is not None
+            return until is not None and until > self._clock()
 
     def reasons(self, version: VersionKey) -> tuple[str, ...]:
         """The reasons of the strikes in the window, the latest last, at most 16."""
@@ -285,7 +282,9 @@ class StrikeLedger:
         sessions = {strike.call.session_id for strike in window.strikes}
         if len(sessions) >= self._policy.sessions:
             return "quarantine"
-        until = self._clock() + self._policy.window_s
+        now = self._clock()
+        until = now + self._policy.window_s
+        self._withheld = {key: end for key, end in self._withheld.items() if end > now}
         self._withheld.update({(version, session_id): until for session_id in sessions})
         return "withhold"
 

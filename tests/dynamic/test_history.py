@@ -26,8 +26,7 @@ class Bench:
 
     def stage(self, *, remove: tuple[str, ...] = (), **add: str) -> Candidate:
         versions = {name: ToolVersion(letter * 64) for name, letter in add.items()}
-        candidate, _ = self.history.stage(versions, remove, author="model", note="a note")
-        return candidate
+        return self.history.stage(versions, remove, author="model", note="a note")
 
     def go(self, *, remove: tuple[str, ...] = (), floor: bool = False, **add: str) -> int:
         return self.history.activate(self.stage(remove=remove, **add).number, floor=floor).live.number

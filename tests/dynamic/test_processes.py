@@ -39,7 +39,7 @@ def make_live(folder: Path, tool: str, salt: int) -> int:
     built = artifact(tool, salt=salt)
     with opened(folder) as store:
         store.put(built)
-        candidate, _ = store.history.stage({tool: ToolVersion(built.sha256)}, (), author="another", note="")
+        candidate = store.history.stage({tool: ToolVersion(built.sha256)}, (), author="another", note="")
         return store.history.activate(candidate.number).live.number
 
 
@@ -131,7 +131,7 @@ def race(connection: Connection, folder: Path, salt: int) -> None:
     with opened(folder) as store:
         built = artifact("calc", salt=salt)
         store.put(built)
-        candidate, _ = store.history.stage({"calc": ToolVersion(built.sha256)}, (), author=f"{salt}", note="")
+        candidate = store.history.stage({"calc": ToolVersion(built.sha256)}, (), author=f"{salt}", note="")
         connection.send("ready")
         connection.recv()
         try:
@@ -167,7 +167,7 @@ def work_until_killed(connection: Connection, folder: Path, seed: int) -> None:
         for number in range(10_000):
             built = artifact("calc", salt=seed * 10_000 + number)
             store.put(built)
-            candidate, _ = store.history.stage({"calc": ToolVersion(built.sha256)}, (), author="model", note="")
+            candidate = store.history.stage({"calc": ToolVersion(built.sha256)}, (), author="model", note="")
             switched = store.history.activate(candidate.number)
             connection.send(("switched", switched.id))
             version = VersionKey("calc", built.sha256)

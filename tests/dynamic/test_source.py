@@ -24,6 +24,7 @@ from rho_wasm.policy import Policy
 from rho_wasm.registry import ToolRegistry
 from rho_wasm.runner import ToolRunner
 from rho_wasm.sandbox import NativeCache, Sandbox
+from rho_wasm.testing import FakeSource
 from rho_wasm.tools import Tool
 from tests.dynamic.bench import open_bench
 from tests.dynamic.guests import SPINS_IF_TOLD, artifact, declaration
@@ -87,13 +88,15 @@ async def test_a_switch_is_seen_at_the_next_look_and_a_snapshot_stays(cache: Nat
 
 
 async def test_a_call_that_began_on_a_generation_ends_on_it_and_then_its_module_goes(cache: NativeCache) -> None:
-    async with open_bench(cache, limits=Limits(fuel=10**15)) as bench:
+    async with open_bench(cache, limits=Limits(fuel=10**15, deadline_ms=60_000)) as bench:
         old, new = artifact("calc", body=SPINS_IF_TOLD), artifact("calc", answer="new")
         await bench.go(old)
+        watching = FakeSource()
+        runner = ToolRunner(ToolRegistry([], sources=[bench.source, watching]))
         results = []
 
         async def spin() -> None:
-            results.append(await bench.call("calc", {"n": True}, timeout_ms=500))
+            results.append(await runner.run(ToolCall("spin", "calc", {"n": True})))
 
         async with anyio.create_task_group() as group:
             group.start_soon(spin)
@@ -102,7 +105,8 @@ async def test_a_call_that_began_on_a_generation_ends_on_it_and_then_its_module_
             await bench.go(new)
             assert bench.source.loaded_modules() == tuple(sorted([old.sha256, new.sha256]))
             assert (await bench.call("calc")).value == "new"
-        assert (results[0].reason, results[0].generation) == ("deadline", 1)
+            watching.watched[0].cancel()
+        assert (results[0].reason, results[0].generation) == ("cancelled", 1)
         assert bench.source.loaded_modules() == (new.sha256,)
         assert bench.sandbox.statistics().modules == 1
 

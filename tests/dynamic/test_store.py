@@ -32,7 +32,7 @@ def go_live(store: Store, *tools: str, salt: int = 0) -> str:
     built = artifact(*tools, salt=salt)
     store.put(built)
     version = ToolVersion(built.sha256)
-    candidate, _ = store.history.stage(dict.fromkeys(tools, version), (), author="model", note="")
+    candidate = store.history.stage(dict.fromkeys(tools, version), (), author="model", note="")
     store.history.activate(candidate.number)
     return built.sha256
 
