@@ -120,8 +120,12 @@ def test_a_tool_that_the_module_does_not_have_names_those_that_it_has(command: C
 @pytest.mark.parametrize(
     ("name", "reason"), [("trap", "trapped"), ("spin", "out_of_fuel"), ("tagged", "bad_answer"), ("fail", "failed")]
 )
-def test_a_call_that_fails_ends_with_one_and_its_reason(command: Command, name: str, reason: str) -> None:
-    code, answer = command("call", str(fixture(f"{name}.wasm")), name)
+def test_a_call_that_fails_ends_with_one_and_its_reason(
+    command: Command, own_folder: Path, name: str, reason: str
+) -> None:
+    # Little fuel, so that a busy machine does not reach the deadline first.
+    (own_folder / "policy.toml").write_text('[tools."*"]\nlimits = { fuel = 10_000_000 }\n')
+    code, answer = command("call", str(fixture(f"{name}.wasm")), name, "--policy", "policy.toml")
     assert (code, answer["status"], answer["reason"]) == (1, "error", reason)
 
 
