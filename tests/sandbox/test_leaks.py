@@ -28,7 +28,7 @@ TRAPS = guest(
 
 
 def stores() -> list[wasmtime.Store]:
-    return [thing for thing in gc.get_objects() if isinstance(thing, wasmtime.Store)]
+    return [thing for thing in gc.get_objects() if type(thing) is wasmtime.Store]
 
 
 def resident() -> int:
