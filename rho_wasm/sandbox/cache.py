@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from rho_wasm.host_key import host_key
 from rho_wasm.limits import HostLimits
 from rho_wasm.sandbox.capi import library_path
 from rho_wasm.sandbox.config import EngineConfig
@@ -33,7 +34,6 @@ __all__ = ["CacheStatistics", "NativeCache", "native_key"]
 
 _MAGIC = b"rho_wasm native 1\n"
 _MAC_BYTES = 32
-_KEY_BYTES = 32
 _SUFFIX = ".native"
 _TEMPORARY = ".part"
 _STALE_S = 3600
@@ -193,8 +193,7 @@ class NativeCache:
         with self._lock:
             _own_folder(self.folder)
             if self._key is None:
-                _own_folder(self.key_path.parent)
-                self._key = _host_key(self.key_path)
+                self._key = host_key(self.key_path)
             return self._key
 
     def _shrink(self) -> None:
@@ -270,29 +269,3 @@ def _touch(path: Path) -> None:
         os.utime(path)
     except OSError:
         return  # Only the order in which entries are let go suffers.
-
-
-def _host_key(path: Path) -> bytes:
-    """The key in ``path``, made if there is none. Of processes that start together one makes it, all read it."""
-    try:
-        return _read_key(path)
-    except FileNotFoundError:
-        temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}{_TEMPORARY}")
-        _write(temporary, secrets.token_bytes(_KEY_BYTES))
-        try:
-            os.link(temporary, path)
-        except FileExistsError:
-            pass
-        finally:
-            temporary.unlink(missing_ok=True)
-        return _read_key(path)
-
-
-def _read_key(path: Path) -> bytes:
-    try:
-        key = _read_own(path)
-    except _Refused as refusal:
-        raise PermissionError(0, f"the host key is not to be trusted: {refusal}") from None
-    if len(key) != _KEY_BYTES:
-        raise PermissionError(0, "the host key has been damaged: delete it")
-    return key
