@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 from rho_wasm.errors import NotPlain
 from rho_wasm.untrusted import inert, type_name
 
-__all__ = ["FrozenList", "FrozenMap", "freeze", "thaw"]
+__all__ = ["FrozenList", "FrozenMap", "freeze", "frozen_map", "thaw"]
 
 _SCALARS = (type(None), bool, int, float, str, bytes)
 
@@ -79,6 +79,18 @@ def _freeze(value: Any, path: str, depth: int) -> Any:
 
 def _refusal(path: str, value: object, detail: str = "") -> NotPlain:
     return NotPlain(inert(path, limit=200), type_name(value), detail)
+
+
+def frozen_map(value: object) -> FrozenMap:
+    """The same for what must be a map, as a validator of pydantic takes it: raises ValueError for anything else."""
+    if not isinstance(value, Mapping):
+        raise ValueError("must be a map with text keys")
+    try:
+        frozen = freeze(value)
+    except NotPlain as error:
+        raise ValueError(str(error)) from None
+    assert isinstance(frozen, FrozenMap)
+    return frozen
 
 
 def thaw(value: Any) -> Any:

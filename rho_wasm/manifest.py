@@ -27,8 +27,8 @@ from pydantic import (
 
 from rho_wasm import plain, wasm
 from rho_wasm.envelope import BadAnswer, Raised, read_answer
-from rho_wasm.errors import ModuleRejected, NotPlain, PlainError, SchemaInvalid
-from rho_wasm.frozen import FrozenMap, freeze, thaw
+from rho_wasm.errors import ModuleRejected, PlainError, SchemaInvalid
+from rho_wasm.frozen import FrozenMap, frozen_map, thaw
 from rho_wasm.limits import HostLimits, Limits
 from rho_wasm.sandbox.abi import ABI_VERSION, MANIFEST_SECTION
 from rho_wasm.schema import ArgumentSchema
@@ -42,17 +42,6 @@ KNOWN_REQUIREMENTS: frozenset[str] = frozenset()
 
 _MAX_NAME_CHARS = 128
 _DESCRIBING_KEYS = ("description", "title", "$comment")
-
-
-def _plain_map(value: object) -> FrozenMap:
-    if not isinstance(value, Mapping):
-        raise ValueError("must be a map with text keys")
-    try:
-        frozen = freeze(value)
-    except NotPlain as error:
-        raise ValueError(str(error)) from None
-    assert isinstance(frozen, FrozenMap)
-    return frozen
 
 
 def _safe_text(text: str) -> str:
@@ -76,7 +65,7 @@ def _tool_name(name: str) -> str:
 
 
 def _schema(value: object) -> FrozenMap:
-    schema = _plain_map(value)
+    schema = frozen_map(value)
     for path, text in _texts(schema):
         if (found := unsafe_characters(text)) is not None:
             raise ValueError(f"{path}: has {found}, which a reader would not see")
@@ -87,7 +76,7 @@ def _schema(value: object) -> FrozenMap:
     return schema
 
 
-PlainMap = Annotated[Mapping[str, Any], PlainValidator(_plain_map)]
+PlainMap = Annotated[Mapping[str, Any], PlainValidator(frozen_map)]
 SchemaMap = Annotated[Mapping[str, Any], PlainValidator(_schema)]
 SafeName = Annotated[StrictStr, AfterValidator(_safe_name)]
 
@@ -227,7 +216,7 @@ class Manifest(_Frozen):
         given = _parse_json(source, limits) if isinstance(source, str) else source
         try:
             # The one pass over all of it: bounds the depth, and refuses what plain data cannot hold.
-            written = thaw(_plain_map(given))
+            written = thaw(frozen_map(given))
             plain.encode(written, max_bytes=16 * limits.manifest_bytes)
         except (ValueError, PlainError) as error:
             raise ModuleRejected("manifest_malformed", inert(f"the manifest is no map: {error}", limit=300)) from None

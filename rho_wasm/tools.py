@@ -23,8 +23,8 @@ from pydantic import (
 )
 
 from rho_wasm.calls import ToolContext
-from rho_wasm.errors import NotPlain, ToolError
-from rho_wasm.frozen import FrozenMap, freeze, thaw
+from rho_wasm.errors import ToolError
+from rho_wasm.frozen import FrozenMap, frozen_map, thaw
 from rho_wasm.results import AskUser, Failed, Halt, Ok
 
 __all__ = ["TOOL_NAME", "ArgumentsRefused", "Handler", "Tool", "tool"]
@@ -40,17 +40,6 @@ def _name(value: object) -> str:
     if type(value) is not str or TOOL_NAME.fullmatch(value) is None:
         raise ValueError("a tool's name is 1 to 64 of A-Z a-z 0-9 _ -")
     return value
-
-
-def _plain_map(value: object) -> FrozenMap:
-    if not isinstance(value, Mapping):
-        raise ValueError("must be a map with text keys")
-    try:
-        frozen = freeze(value)
-    except NotPlain as error:
-        raise ValueError(str(error)) from None
-    assert isinstance(frozen, FrozenMap)
-    return frozen
 
 
 def _handler(value: object) -> Handler | None:
@@ -85,7 +74,7 @@ def positional_parameters(handler: Handler) -> int:
     return required
 
 
-_PlainMap = Annotated[Mapping[str, Any], PlainValidator(_plain_map)]
+_PlainMap = Annotated[Mapping[str, Any], PlainValidator(frozen_map)]
 
 
 class Tool(BaseModel):
