@@ -1,13 +1,62 @@
-"""Helpers for tests of code that uses rho_wasm, and for our own: a source in your hand, a clock that stands still."""
+"""Helpers for tests of code that uses rho_wasm, and for our own: a guest in a line, a source, a still clock."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+import wasmtime
+
+from rho_wasm import plain
 from rho_wasm.calls import RunningCall
+from rho_wasm.dynamic.artifact import Artifact
+from rho_wasm.errors import BuildError, Diagnostic
+from rho_wasm.manifest import Manifest, embed
 from rho_wasm.tools import Tool
+from rho_wasm.untrusted import inert
 
-__all__ = ["FakeSource", "FixedClock"]
+__all__ = ["FakeSource", "FixedClock", "guest"]
+
+_ANSWER_AT = 16
+_SHAPES = frozenset({"ok", "error", "raised", "ask_user", "halt"})
+
+
+def guest(
+    *tools: str | Mapping[str, Any], answer: Any = "done", body: str = "", imports: str = "", salt: int = 0
+) -> Artifact:
+    """A guest in a line, for tests: ``guest("add")`` answers ``"done"``, ``guest("add", body="unreachable")`` traps.
+
+    ``tools`` are names, or declarations as in a manifest. ``body`` is WebAssembly text that ``rho_call`` runs before it
+    answers; ``$ptr`` and ``$len`` are where the request lies. ``answer`` is what ``{"ok": ...}`` holds, or a whole
+    answer map (``{"error": "no"}``). ``imports`` are import fields, ``salt`` makes other bytes, so another version.
+
+    The text is assembled in this process: it is yours, never an agent's (for that there is
+    :func:`rho_wasm.build`). Raises :class:`BuildError` for text that is wrong, and what a manifest raises.
+    """
+    whole = answer if isinstance(answer, dict) and answer.keys() & _SHAPES else {"ok": answer}
+    data = plain.encode(whole)
+    text = "".join(f"\\{byte:02x}" for byte in data)
+    try:
+        wasm = wasmtime.wat2wasm(f"""
+            (module
+              {imports}
+              (memory (export "memory") 2)
+              (data (i32.const {_ANSWER_AT}) "{text}")
+              (global i32 (i32.const {salt}))
+              (func (export "rho_alloc") (param i32) (result i32) (i32.const 65536))
+              (func (export "rho_call") (param $ptr i32) (param $len i32) (result i64)
+                {body}
+                (i64.const {_ANSWER_AT << 32 | len(data)})))
+        """)
+    except wasmtime.WasmtimeError as error:
+        raise BuildError("wat", [Diagnostic(inert(str(error), newlines=True))]) from None
+    declared = [
+        {"name": tool, "description": f"The tool {tool}.", "input_schema": {"type": "object"}}
+        if isinstance(tool, str)
+        else tool
+        for tool in tools
+    ]
+    return Artifact.from_wasm(embed(bytes(wasm), Manifest.from_json({"tools": declared})))
 
 
 class FakeSource:

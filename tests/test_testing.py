@@ -6,8 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from rho_wasm.calls import RunningCall
-from rho_wasm.testing import FakeSource, FixedClock
+from rho_wasm.calls import RunningCall, ToolCall
+from rho_wasm.errors import BuildError
+from rho_wasm.host import Host
+from rho_wasm.testing import FakeSource, FixedClock, guest
 from tests.helpers import context, echo
 
 
@@ -49,3 +51,24 @@ def test_a_fixed_clock_stands_still_until_it_is_moved() -> None:
     assert clock() == 12.5
     with pytest.raises(ValueError, match="backwards"):
         clock.advance(-1)
+
+
+async def test_a_guest_in_a_line_answers_or_traps_as_it_is_told() -> None:
+    async with Host.open(":memory:") as host:
+        made = [
+            guest("fine", answer={"a": [1]}),
+            guest("no", answer={"error": "why"}),
+            guest("bad", body="unreachable"),
+        ]
+        await host.source.activate(await host.source.stage(add=made, author="test"))
+        ends = [await host.runner.run(ToolCall(id=name, name=name)) for name in ("fine", "no", "bad")]
+    assert [(end.value, end.reason) for end in ends] == [({"a": [1]}, None), ("why", "failed"), (None, "trapped")]
+
+
+def test_a_salt_makes_another_version_of_the_same_guest() -> None:
+    assert guest("a").sha256 == guest("a").sha256 != guest("a", salt=1).sha256
+
+
+def test_text_that_is_no_webassembly_says_so() -> None:
+    with pytest.raises(BuildError, match="unknown"):
+        guest("a", body="(nonsense)")

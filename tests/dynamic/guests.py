@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import wasmtime
-
-from rho_wasm import plain
 from rho_wasm.dynamic.artifact import Artifact
 from rho_wasm.manifest import Manifest, embed
+from rho_wasm.testing import guest
 
 __all__ = ["OTHERWISE_TRAPS", "SPINS", "SPINS_IF_TOLD", "TRAPS", "TRAPS_IF_TOLD", "artifact", "declaration"]
 
@@ -40,26 +38,8 @@ def artifact(
     manifest: Mapping[str, Any] | None = None,
     source: str | None = None,
 ) -> Artifact:
-    """A guest of ``tools`` (names or declarations) that runs ``body`` and then answers ``{"ok": answer}``.
-
-    ``answer`` may be a whole answer map instead. ``salt`` makes other bytes, so another version.
-    """
-    whole = (
-        answer if isinstance(answer, dict) and answer.keys() & {"ok", "error", "ask_user", "halt"} else {"ok": answer}
-    )
-    data = plain.encode(whole)
-    text = "".join(f"\\{byte:02x}" for byte in data)
-    wat = f"""
-    (module
-      {imports}
-      (memory (export "memory") 2)
-      (data (i32.const 16) "{text}")
-      (global i32 (i32.const {salt}))
-      (func (export "rho_alloc") (param i32) (result i32) (i32.const 65536))
-      (func (export "rho_call") (param $ptr i32) (param $len i32) (result i64)
-        {body}
-        (i64.or (i64.shl (i64.const 16) (i64.const 32)) (i64.const {len(data)}))))
-    """
+    """:func:`rho_wasm.testing.guest` with more fields of the manifest, and with a claimed source."""
+    made = guest(*tools, answer=answer, body=body, imports=imports, salt=salt)
     declared: Sequence[Any] = [declaration(tool) if isinstance(tool, str) else tool for tool in tools]
-    wasm = embed(bytes(wasmtime.wat2wasm(wat)), Manifest.from_json({"tools": declared, **(manifest or {})}))
+    wasm = embed(made.wasm, Manifest.from_json({"tools": declared, **manifest})) if manifest else made.wasm
     return Artifact.from_wasm(wasm, source=source, language=None if source is None else "wat")
