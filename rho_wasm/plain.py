@@ -16,7 +16,7 @@ from __future__ import annotations
 import base64
 import json
 import math
-from collections.abc import Iterable
+import re
 from typing import Any, Final
 
 import cbor2
@@ -32,6 +32,12 @@ MAX_DEPTH: Final = 256
 
 _MIB: Final = 1024 * 1024
 _PATH_STEPS: Final = 16
+_INT_MIN, _INT_MAX = -(2**64), 2**64 - 1
+
+_JSON: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+_JSON_SCALARS: Final = frozenset({str, bool, type(None)})
+_JSON_DEPTH, _JSON_ITEMS = 64, 100_000
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 _STRING, _LIST, _MAP = 3, 4, 5  # major types
 
@@ -47,10 +53,10 @@ _WHOLE: Final = (
 class _Refused(Exception):
     """Something inside that is not plain. Each level on the way out adds where it was: ``path`` is innermost first."""
 
-    def __init__(self, value: object, detail: str, *path: str | int) -> None:
+    def __init__(self, value: object, detail: str) -> None:
         self.type_name = type_name(value)
         self.detail = detail
-        self.path = list(path)
+        self.path: list[str | int] = []
 
     def as_error(self) -> NotPlain:
         steps = self.path[::-1][:_PATH_STEPS]
@@ -58,74 +64,105 @@ class _Refused(Exception):
         return NotPlain("$" + "".join(shown), self.type_name, self.detail)
 
 
-class _Check:
-    """Walks a value once: every type is exact, every bound kept."""
+class _Ordered:
+    """Walks a value once: every type is exact, every bound kept, and the copy has its maps' keys in order.
 
-    __slots__ = ("items_left", "max_bytes", "max_depth", "max_items", "room")
+    With the order made here the encoder need not make it (cbor2's own takes longer than the walk), and what is encoded
+    is what was checked, whatever another thread does to the value meanwhile.
+    """
+
+    __slots__ = ("floats", "items_left", "max_bytes", "max_depth", "max_items", "room")
 
     def __init__(self, max_bytes: int, max_depth: int, max_items: int) -> None:
         self.max_bytes = self.room = max_bytes
         self.max_depth = max_depth
         self.max_items = max_items
         self.items_left = max_items - 1
+        self.floats = False
+        """Whether there is one: only those have a shortest form that is not cbor2's first choice."""
 
-    def root(self, value: Any) -> None:
-        """Raises :class:`_Refused` or :class:`TooLarge`."""
-        try:
-            self._values((value,), 0)
-        except _Refused as refused:
-            refused.path.pop()
-            raise
+    def copy(self, value: Any) -> Any:
+        """Raises :class:`_Refused`, :class:`TooLarge`, or KeyError for a map that changed meanwhile."""
+        kind = type(value)
+        if kind is str or kind is bytes:
+            self._take(len(value))
+            return value
+        return self._other(value, 0)
 
-    def _values(self, values: Iterable[Any], depth: int) -> None:
+    def _other(self, value: Any, depth: int) -> Any:
+        """Any value; most of those inside a list or map are strings or integers, which need no call of this."""
+        kind = type(value)
+        if kind is bool or value is None:
+            return value
+        if kind is int:
+            if _INT_MIN <= value <= _INT_MAX:
+                return value
+            raise _Refused(value, "integers are within -2^64 .. 2^64-1")
+        if kind is float:
+            self.floats = True
+            return value
+        if kind is not dict and kind is not list:
+            raise _Refused(value, "")
+        if depth == self.max_depth:
+            raise TooLarge("depth", self.max_depth)
+        self.items_left -= len(value) if kind is list else 2 * len(value)
+        if self.items_left < 0:
+            raise TooLarge("items", self.max_items)
+        return self._map(value, depth + 1) if kind is dict else self._list(value, depth + 1)
+
+    def _list(self, values: list[Any], depth: int) -> list[Any]:
+        copy: list[Any] = []
         size = 0
-        for index, value in enumerate(values):
+        try:
+            for value in values:
+                kind = type(value)
+                if kind is str or kind is bytes:
+                    size += len(value)
+                elif not ((kind is int and _INT_MIN <= value <= _INT_MAX) or kind is bool):
+                    value = self._other(value, depth)
+                copy.append(value)
+        except _Refused as refused:
+            refused.path.append(len(copy))
+            raise
+        self._take(size)
+        return copy
+
+    def _map(self, pairs: dict[Any, Any], depth: int) -> dict[str, Any]:
+        keys = list(pairs)
+        for key in keys:
+            if type(key) is not str:
+                raise _Refused(key, "keys of maps are text")
+        together = "".join(keys)
+        size = len(together)
+        if len(keys) > 1:
+            # The bytewise order of the encodings: shorter ones first, and UTF-8 keeps the order of characters.
+            keys.sort()
+            keys.sort(key=len if together.isascii() else _utf8_bytes)
+        copy: dict[str, Any] = {}
+        for key in keys:
+            value = pairs[key]
             kind = type(value)
             if kind is str or kind is bytes:
                 size += len(value)
-            elif kind is int:
-                if not -(2**64) <= value < 2**64:
-                    raise _Refused(value, "integers are within -2^64 .. 2^64-1", index)
-            elif kind is dict or kind is list:
-                if depth == self.max_depth:
-                    raise TooLarge("depth", self.max_depth)
+            elif not ((kind is int and _INT_MIN <= value <= _INT_MAX) or kind is bool):
                 try:
-                    self._map(value, depth + 1) if kind is dict else self._list(value, depth + 1)
+                    value = self._other(value, depth)
                 except _Refused as refused:
-                    refused.path.append(index)
+                    refused.path.append(key)
                     raise
-            elif not (kind is float or kind is bool or value is None):
-                raise _Refused(value, "", index)
+            copy[key] = value
         self._take(size)
-
-    def _list(self, values: list[Any], depth: int) -> None:
-        self._count(len(values))
-        self._values(values, depth)
-
-    def _map(self, pairs: dict[Any, Any], depth: int) -> None:
-        self._count(2 * len(pairs))
-        size = 0
-        for key in pairs:
-            if type(key) is not str:
-                raise _Refused(key, "keys of maps are text")
-            size += len(key)
-        self._take(size)
-        try:
-            self._values(pairs.values(), depth)
-        except _Refused as refused:
-            refused.path[-1] = list(pairs)[int(refused.path[-1])]
-            raise
-
-    def _count(self, items: int) -> None:
-        self.items_left -= items
-        if self.items_left < 0:
-            raise TooLarge("items", self.max_items)
+        return copy
 
     def _take(self, size: int) -> None:
         # One string may stand in many places: without the sum, 1 MiB of it would become 100 GB.
         self.room -= size
         if self.room < 0:
             raise TooLarge("bytes", self.max_bytes)
+
+
+def _utf8_bytes(text: str) -> int:
+    return len(text.encode())
 
 
 def encode(value: Any, *, max_bytes: int = _MIB, max_depth: int = 64, max_items: int = 100_000) -> bytes:
@@ -139,14 +176,15 @@ def encode(value: Any, *, max_bytes: int = _MIB, max_depth: int = 64, max_items:
     :class:`TooLarge`.
     """
     try:
-        _Check(max_bytes, min(max_depth, MAX_DEPTH), max_items).root(value)
+        ordered = _Ordered(max_bytes, min(max_depth, MAX_DEPTH), max_items)
+        copy = ordered.copy(value)
         # Of RFC 7049's canonical order, which cbor2 keeps, and RFC 8949's, text keys see no difference.
-        data = cbor2.dumps(value, canonical=True)
+        data = cbor2.dumps(copy, canonical=ordered.floats)
     except _Refused as refused:
         raise refused.as_error() from None
     except UnicodeEncodeError:
         raise NotPlain("$", "str", "text with a lone surrogate has no UTF-8") from None
-    except cbor2.CBOREncodeError:
+    except KeyError:
         raise NotPlain("$", type_name(value), "it changed while it was encoded") from None
     if len(data) > max_bytes:
         raise TooLarge("bytes", max_bytes, len(data))
@@ -197,33 +235,35 @@ def _scan(data: bytes, max_depth: int, max_items: int) -> None:
             head = data[at]
             if head >> 5 != _STRING:
                 raise Malformed("a key of a map is not text", at)
-            size = whole[head]
-            if size:
+            if size := whole[head]:
                 at += size
             else:
                 length, at = _argument(data, at)
                 at += length
         head = data[at]
-        size = whole[head]
-        if size:
+        if size := whole[head]:
             at += size
             continue
         major = head >> 5
-        if major > _MAP or head & 31 == 31:
+        length = head & 31
+        if major > _MAP or length == 31:
             raise Malformed(_why_not_plain(head), at)
-        length, at = _argument(data, at)
-        if major in (_LIST, _MAP):
-            items += length if major == _LIST else 2 * length
-            if length > end - at:
-                raise IndexError
-            if items > max_items:
-                raise TooLarge("items", max_items, items)
-            outer.append((left, pairs))
-            if len(outer) > max_depth:
-                raise TooLarge("depth", max_depth)
-            left, pairs = length, major == _MAP
+        if length < 24:
+            at += 1
         else:
+            length, at = _argument(data, at)
+        if major < _LIST:
             at += length
+            continue
+        if length > end - at:
+            raise IndexError
+        outer.append((left, pairs))
+        left, pairs = length, major == _MAP
+        items += 2 * length if pairs else length
+        if items > max_items:
+            raise TooLarge("items", max_items, items)
+        if len(outer) > max_depth:
+            raise TooLarge("depth", max_depth)
 
 
 def _argument(data: bytes, at: int) -> tuple[int, int]:
@@ -265,12 +305,48 @@ def jsonable(value: Any) -> Any:
 
 def json_text(value: Any) -> tuple[str, tuple[str, ...]]:
     """``value`` as compact JSON, and what a reader should be told was lost on the way (notes for a call's log)."""
+    if _is_json(value):
+        text = _JSON.encode(value)
+        if text.isascii() or not _SURROGATE.search(text):
+            return text, ()
     converter = _Json()
-    text = json.dumps(converter.convert(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    text = _JSON.encode(converter.convert(value))
     lost = converter.not_numbers
     if not lost:
         return text, ()
     return text, (f"{lost} number{'s were' if lost > 1 else ' was'} NaN or infinite and became null",)
+
+
+def _is_json(value: Any) -> bool:
+    """Whether ``value`` is of exact types that JSON has, within :func:`plain`'s bounds: then no copy need be made."""
+    items = 1
+    level = [value]
+    for _ in range(_JSON_DEPTH):
+        inner: list[Any] = []
+        for value in level:
+            kind = type(value)
+            if kind in _JSON_SCALARS:
+                continue
+            if kind is dict:
+                for key in value:
+                    if type(key) is not str:
+                        return False
+                items += 2 * len(value)
+                values = value.values()
+            elif kind is list:
+                items += len(value)
+                values = value
+            elif (kind is int and _INT_MIN <= value <= _INT_MAX) or (kind is float and math.isfinite(value)):
+                continue
+            else:
+                return False
+            if items > _JSON_ITEMS:
+                return False
+            inner.extend(values)
+        if not inner:
+            return True
+        level = inner
+    return False
 
 
 class _Json:

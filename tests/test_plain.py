@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import math
 import tracemalloc
 from collections import OrderedDict
@@ -106,6 +107,18 @@ def test_map_keys_stand_in_the_bytewise_order_of_their_encodings() -> None:
     form = plain.encode(dict.fromkeys(keys, 0))
     assert form == plain.encode(dict.fromkeys(reversed(keys), 0))
     assert list(plain.decode(form)) == sorted(keys, key=cbor2.dumps)
+
+
+@given(values)
+@settings(max_examples=100)
+def test_the_form_is_the_canonical_one_of_another_encoder(value: Any) -> None:
+    assert plain.encode(value) == cbor2.dumps(value, canonical=True)
+
+
+def test_encoding_leaves_the_value_as_it_was() -> None:
+    value = {"bb": [{"b": 0, "a": 1}], "a": 1.5}
+    plain.encode(value)
+    assert repr(value) == "{'bb': [{'b': 0, 'a': 1}], 'a': 1.5}"
 
 
 @pytest.mark.parametrize(
@@ -388,6 +401,26 @@ def test_json_keeps_integers_of_any_size() -> None:
 
 def test_json_of_what_is_not_plain_is_that_of_the_plain_value() -> None:
     assert plain.json_text({"a": (1, 2), 3: {"x"}})[0] == '{"a":[1,2],"3":["x"]}'
+
+
+@given(values | st.text() | st.dictionaries(st.text(), st.text()))
+@settings(max_examples=100)
+def test_json_text_is_that_of_the_jsonable_value(value: Any) -> None:
+    assert json.loads(plain.json_text(value)[0]) == plain.jsonable(value)
+
+
+def test_json_of_what_is_too_deep_too_much_or_its_own_part_is_refused() -> None:
+    loop: list[Any] = []
+    loop.append(loop)
+    shared: list[Any] = []
+    for _ in range(40):
+        shared = [shared, shared]
+    for value in (nested(65), [0] * 100_000, shared):
+        with pytest.raises(TooLarge):
+            plain.json_text(value)
+    with pytest.raises(NotPlain, match="contains itself"):
+        plain.json_text(loop)
+    assert plain.json_text(nested(64))[0] == "[" * 64 + "0" + "]" * 64
 
 
 @given(values)
