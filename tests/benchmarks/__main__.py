@@ -1,198 +1,209 @@
-"""``python -m tests.benchmarks [--quick] [--json FILE]``: what a guest call costs, beside plain wasmtime-py."""
+"""``python -m tests.benchmarks``: what a guest call costs here, side by side with others, in one run.
+
+Every contender does the same job in the same process in turns of short blocks; the median of the blocks' medians is
+told. Peers get what is in their favour (Extism no CBOR, the plain ones no schema, no gate and nobody who watches
+deadlines). Nothing here is a test.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
-import platform
-import threading
+import sys
 import time
-from collections.abc import Callable
-from importlib.metadata import version
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import anyio
-import cbor2
-import wasmtime
 
-from rho_wasm import Artifact, Host, HostLimits, Limits, Policy, StrikePolicy, ToolCall
-from rho_wasm.resources import fixture
-from tests.benchmarks.measure import Figures, rss_bytes, sample, sample_sync
+from rho_wasm import Host, HostLimits, Limits
+from tests.benchmarks import growth, steady, stops
+from tests.benchmarks.compare import compare, resident
+from tests.benchmarks.guests import Absent
+from tests.benchmarks.jobs import ECHO, JOBS, LOOP, SHA256
+from tests.benchmarks.measure import Pace
+from tests.benchmarks.peers import OURS, PEERS
+from tests.benchmarks.peers.extism import settle_signals
+from tests.benchmarks.report import Report, picture, pyplot, table
 
-REQUEST = {"text": "x" * 1000}
-
-
-def artifact(name: str) -> Artifact:
-    return Artifact.from_wasm(fixture(f"{name}.wasm").read_bytes())
-
-
-def plain_wasmtime() -> Callable[[], object]:
-    """The floor of the public bindings: a fresh store and instance, CBOR both ways, no limits kept."""
-    config = wasmtime.Config()
-    config.consume_fuel = True
-    config.epoch_interruption = True
-    engine = wasmtime.Engine(config)
-    module = wasmtime.Module(engine, fixture("echo.wasm").read_bytes())
-    linker = wasmtime.Linker(engine)
-    prepared = linker.instantiate_pre(module)
-
-    def call() -> object:
-        store = wasmtime.Store(engine)
-        store.set_fuel(1_000_000_000)
-        store.set_epoch_deadline(1_000_000)
-        exports = prepared.instantiate(store).exports(store)
-        request = cbor2.dumps({"abi": 1, "tool": "echo", "arguments": REQUEST, "context": {}})
-        pointer = exports["rho_alloc"](store, len(request)) & 0xFFFFFFFF  # type: ignore[operator]
-        memory = exports["memory"]
-        assert isinstance(memory, wasmtime.Memory)
-        memory.write(store, request, pointer)
-        answer = exports["rho_call"](store, pointer, len(request))  # type: ignore[operator]
-        start, size = (answer >> 32) & 0xFFFFFFFF, answer & 0xFFFFFFFF
-        value = cbor2.loads(bytes(memory.read(store, start, start + size)))
-        store.close()
-        return value
-
-    return call
+_QUICK_S = 36.0
+"""A quick run begins nothing after this long: what still runs then ends within 50 seconds."""
+_SLOW = "left out of a quick run: one call takes many seconds"
+_SAME = "left out of a quick run: beside so long a job an instance costs nothing"
+_ALONE = "left out of a quick run: one caller has shown it"
+_PYTHON = tuple(peer.name for peer in PEERS if peer.name.startswith("python_"))
+_REUSED = tuple(peer.name for peer in PEERS if peer.name.endswith("_reused"))
 
 
-async def switch_on(host: Host, *names: str) -> float:
-    """Stages and activates fixtures; answers the seconds from ``activate`` on to its end."""
-    candidate = await host.source.stage(add=[artifact(name) for name in names], author="benchmark")
-    start = time.perf_counter()
-    await host.source.activate(candidate)
-    return time.perf_counter() - start
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How much is measured."""
+
+    pace: Pace
+    callers: tuple[int, ...]
+    resident: tuple[str, ...]
+    tools: tuple[int, ...]
+    in_flight: int
+    repeats: int
+    spin_s: float
+    calls: int
+    cached: int
+    begin_s: float
+    skips: dict[str, dict[str, str]]
+    """By section, the peers that are left out, and why."""
 
 
-async def whole_way(count: int) -> tuple[Figures, Figures]:
-    """The echo guest from registry to result, then two callers at once."""
-    async with Host.open(":memory:") as host:
-        await switch_on(host, "echo")
-        offered = host.registry.snapshot()
-        call = ToolCall(id="1", name="echo", arguments=REQUEST)
+_FULL = Size(
+    pace=Pace(rounds=9, block_s=0.3),
+    callers=(2, 3, 4),
+    resident=tuple(peer.name for peer in PEERS),
+    tools=(1, 100, 10_000),
+    in_flight=5_000,
+    repeats=20,
+    spin_s=3.0,
+    calls=100_000,
+    cached=1_000,
+    begin_s=float("inf"),
+    skips={},
+)
+_QUICK = Size(
+    pace=Pace(rounds=3, block_s=0.04),
+    callers=(2, 4),
+    resident=(OURS, "extism"),
+    tools=(1, 100, 1_000),
+    in_flight=500,
+    repeats=3,
+    spin_s=0.5,
+    calls=1_000,
+    cached=20,
+    begin_s=_QUICK_S,
+    skips={
+        SHA256.group: dict.fromkeys(_REUSED, _SAME),
+        LOOP.group: dict.fromkeys(_REUSED, _SAME) | dict.fromkeys(_PYTHON, _SLOW),
+        "callers": dict.fromkeys(_REUSED, _ALONE),
+    },
+)
 
-        async def once() -> None:
-            result = await host.runner.run(call, tools=offered)
-            assert result.ok, result
-
-        one = await sample(once, count)
-        took: list[float] = []
-
-        async def caller(calls: int) -> None:
-            for _ in range(calls):
-                start = time.perf_counter()
-                await once()
-                took.append(time.perf_counter() - start)
-
-        began = time.perf_counter()
-        async with anyio.create_task_group() as group:
-            for _ in range(2):
-                group.start_soon(caller, count // 2)
-        two = Figures.of(took, time.perf_counter() - began)
-        return one, two
-
-
-async def memory(count: int) -> dict[str, float]:
-    """RSS before and after ``count`` calls."""
-    async with Host.open(":memory:") as host:
-        await switch_on(host, "echo")
-        offered = host.registry.snapshot()
-        call = ToolCall(id="1", name="echo", arguments=REQUEST)
-        for _ in range(1_000):
-            await host.runner.run(call, tools=offered)
-        before = rss_bytes()
-        for _ in range(count):
-            await host.runner.run(call, tools=offered)
-        after = rss_bytes()
-    return {"calls": count, "before_mib": before / 2**20, "after_mib": after / 2**20}
+Section = Callable[[Report, Size], Awaitable[None]]
 
 
-async def first_answer(repeats: int) -> dict[str, float]:
-    """Milliseconds from ``activate`` to the first answered call: compiled before, and compiled for the first time."""
-    warm: list[float] = []
-    for _ in range(repeats):
-        async with Host.open(":memory:") as host:
-            candidate = await host.source.stage(add=[artifact("echo")], author="benchmark")
-            start = time.perf_counter()
-            await host.source.activate(candidate)
-            await host.runner.run(ToolCall(id="1", name="echo", arguments=REQUEST))
-            warm.append((time.perf_counter() - start) * 1e3)
-    return {"first_ms": warm[0], "median_ms": sorted(warm)[len(warm) // 2]}
+def _job_section(number: int) -> Section:
+    async def section(report: Report, size: Size) -> None:
+        job = JOBS[number]
+        async with _host() as host:
+            group = await compare(host, job, callers=1, pace=size.pace, without=size.skips.get(job.group))
+            report.sandbox = host.sandbox.statistics()
+        if job is ECHO:
+            group = replace(group, rss_mib=resident([name for name in size.resident if name in group.figures]))
+        report.groups.append(group)
+
+    return section
 
 
-async def stop_times(repeats: int, busy: int) -> dict[str, float]:
-    """Milliseconds past a 200 ms deadline until a spinning guest has ended, with ``busy`` Python threads beside it."""
-    stop = threading.Event()
-
-    def spin() -> None:
-        while not stop.is_set():
-            sum(range(1000))
-
-    threads = [threading.Thread(target=spin, daemon=True) for _ in range(busy)]
-    limits = HostLimits(call=Limits(deadline_ms=200, fuel=10**15))
-    late: list[float] = []
-    lenient = Policy(strikes=StrikePolicy(limit=repeats + 1))
-    async with Host.open(":memory:", limits=limits, policy=lenient) as host:
-        await switch_on(host, "spin")
-        for thread in threads:
-            thread.start()
-        try:
-            for number in range(repeats):
-                start = time.perf_counter()
-                result = await host.runner.run(ToolCall(id=str(number), name="spin", arguments={}))
-                assert result.reason == "deadline", result
-                late.append((time.perf_counter() - start) * 1e3 - 200)
-        finally:
-            stop.set()
-    return {"median_ms": sorted(late)[len(late) // 2], "max_ms": max(late)}
+async def _callers(report: Report, size: Size) -> None:
+    async with _host() as host:
+        for callers in size.callers:
+            report.groups.append(
+                await compare(host, ECHO, callers=callers, pace=size.pace, without=size.skips.get("callers"))
+            )
+        report.sandbox = host.sandbox.statistics()
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
+async def _growth_calls(report: Report, size: Size) -> None:
+    report.growth.append(await growth.with_calls((1, 10, 100, 1_000), size.in_flight))
+
+
+async def _growth_size(report: Report, size: Size) -> None:
+    report.growth.append(await growth.with_size((100, 1_000, 10_000, 100_000, 1_000_000), size.pace))
+
+
+async def _growth_tools(report: Report, size: Size) -> None:
+    report.growth.append(await growth.with_tools(size.tools, size.pace))
+
+
+async def _stops(report: Report, size: Size) -> None:
+    report.stops.append(await stops.stop_times(size.repeats, busy=0))
+    report.stops.append(await stops.stop_times(size.repeats, busy=4, guests=("spin",)))
+
+
+async def _blocking(report: Report, size: Size) -> None:
+    report.blocking = await stops.loop_blocking(size.spin_s)
+
+
+async def _first(report: Report, size: Size) -> None:
+    report.first_answer = await steady.first_answer(size.repeats)
+
+
+async def _memory(report: Report, size: Size) -> None:
+    report.memory = await steady.many_calls(size.calls)
+
+
+async def _start(report: Report, size: Size) -> None:
+    report.start = await steady.warm_start(size.cached)
+
+
+SECTIONS: dict[str, Section] = {
+    **{job.group: _job_section(number) for number, job in enumerate(JOBS)},
+    "callers": _callers,
+    "stops": _stops,
+    "blocking": _blocking,
+    "first_answer": _first,
+    "growth_calls": _growth_calls,
+    "growth_size": _growth_size,
+    "memory": _memory,
+    "growth_tools": _growth_tools,
+    "start": _start,
+}
+
+
+def _host() -> AbstractAsyncContextManager[Host]:
+    """The limits are far away, so that all contenders do the whole job."""
+    return Host.open(":memory:", limits=HostLimits(call=Limits(fuel=10**12, deadline_ms=30_000)))
+
+
+async def run(sections: Sequence[str], size: Size) -> Report:
+    """Measures ``sections`` in their order; one for which the time is up is named, not begun."""
+    report = Report()
+    settle_signals()
+    began = time.monotonic()
+    for name in sections:
+        if time.monotonic() - began > size.begin_s:
+            report.left_out[name] = "the time of a quick run is up (--only measures it alone)"
+            continue
+        print(f"{time.monotonic() - began:6.1f} s {name}", file=sys.stderr, flush=True)
+        await SECTIONS[name](report, size)
+    return report
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=(__doc__ or "").partition(":")[2])
     parser.add_argument("--quick", action="store_true", help="fewer samples: ends within 50 seconds")
     parser.add_argument("--json", metavar="FILE", type=Path, help="write the figures there")
-    options = parser.parse_args()
-    count = 1_000 if options.quick else 5_000
-    report: dict[str, Any] = {
-        "versions": {"python": platform.python_version(), "wasmtime": version("wasmtime"), "cbor2": version("cbor2")}
-    }
-
-    floor_before = sample_sync(plain_wasmtime(), count)
-    one, two = anyio.run(whole_way, count)
-    floor_after = sample_sync(plain_wasmtime(), count)
-    floor = min(floor_before.median_us, floor_after.median_us)
-    report["groups"] = {
-        "echo_1k": {
-            "rho_wasm": one.as_json(),
-            "rho_wasm_two_callers": two.as_json(),
-            "wasmtime_py": floor_after.as_json(),
-        }
-    }
-    print(f"{'echo, 1 KB, fresh instance':40} {'median':>10} {'p99':>10} {'calls/s':>10} {'ratio':>7}")
-    for name, figures in (
-        ("rho_wasm, registry to result", one),
-        ("  the same, two callers at once", two),
-        ("plain wasmtime-py, no limits kept", floor_after),
-    ):
-        print(
-            f"{name:40} {figures.median_us:8.0f}us {figures.p99_us:8.0f}us {figures.calls_per_s:10.0f} "
-            f"{figures.median_us / floor:7.2f}"
-        )
-
-    report["first_answer"] = anyio.run(first_answer, 3 if options.quick else 9)
-    first = report["first_answer"]
-    print(f"activate to first answer: first {first['first_ms']:.1f} ms, median {first['median_ms']:.1f} ms")
-    for busy in (0, 4):
-        report[f"stop_busy_{busy}"] = late = anyio.run(stop_times, 6 if options.quick else 20, busy)
-        print(
-            f"past a 200 ms deadline, {busy} busy threads: "
-            f"median {late['median_ms']:.1f} ms, most {late['max_ms']:.1f} ms"
-        )
-    report["memory"] = anyio.run(memory, 5_000 if options.quick else 100_000)
-    print("RSS over {calls} calls: {before_mib:.1f} -> {after_mib:.1f} MiB".format(**report["memory"]))
-    if options.json:
-        options.json.write_text(json.dumps(report, indent=2) + "\n")
+    parser.add_argument("--picture", metavar="FILE", type=Path, help="draw them there (needs the extra bench)")
+    parser.add_argument("--only", metavar="GROUP", action="append", choices=SECTIONS, help=f"of {', '.join(SECTIONS)}")
+    parser.add_argument("--calls", metavar="N", type=int, help="calls over which memory is watched (default 100,000)")
+    parser.add_argument("--backend", choices=("asyncio", "trio"), default="asyncio", help="the event loop")
+    options = parser.parse_args(arguments)
+    size = _QUICK if options.quick else _FULL
+    if options.calls is not None:
+        size = replace(size, calls=options.calls)
+    try:
+        if options.picture is not None:
+            pyplot()
+        report = anyio.run(run, options.only or list(SECTIONS), size, backend=options.backend)
+        for line in table(report):
+            print(line)
+        if options.json is not None:
+            options.json.write_text(json.dumps(report.as_json(), indent=2) + "\n")
+        if options.picture is not None:
+            picture(report, options.picture)
+    except Absent as absent:
+        print(absent, file=sys.stderr)
+        return 2
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
