@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from rho_wasm.results import CallLog, ToolResult
+from rho_wasm.results import NOTHING_LOGGED, ToolResult
 
 if TYPE_CHECKING:
     from rho_wasm.tools import Tool
@@ -64,33 +64,47 @@ class CallClock:
         left = self._deadline if self._paused else self._deadline - anyio.current_time()
         return max(0.0, left * 1000)
 
-    @contextmanager
-    def paused(self) -> Iterator[None]:
+    def paused(self) -> AbstractContextManager[None]:
         """The clock stands still inside. May be nested. Only in the task of the call."""
+        return _Paused(self)
+
+    def _pause(self) -> bool:
+        """Answers whether the clock ran until now."""
+        self._paused += 1
         scope = self._scope
-        if scope is None or self._paused:
-            self._paused += 1
-            try:
-                yield
-            finally:
-                self._paused -= 1
-            return
+        if scope is None or self._paused > 1:
+            return False
         # While paused, _deadline holds the time that is left.
         self._deadline -= anyio.current_time()
-        self._paused = 1
         scope.deadline = math.inf
-        try:
-            yield
-        finally:
-            self._paused = 0
+        return True
+
+    def _resume(self, ran: bool) -> None:
+        self._paused -= 1
+        if ran and self._scope is not None:
             self._deadline += anyio.current_time()
-            scope.deadline = self._deadline
+            self._scope.deadline = self._deadline
 
     def spend(self, milliseconds: float) -> None:
         """Takes what a handler used inside ``paused()`` that was its own time after all (a guest's run)."""
         self._deadline -= milliseconds / 1000
         if self._scope is not None and not self._paused:
             self._scope.deadline = self._deadline
+
+
+class _Paused(AbstractContextManager[None]):
+    """A class and no generator: every guest call enters two of these."""
+
+    __slots__ = ("_clock", "_ran")
+
+    def __init__(self, clock: CallClock) -> None:
+        self._clock = clock
+
+    def __enter__(self) -> None:
+        self._ran = self._clock._pause()
+
+    def __exit__(self, *exception: object) -> None:
+        self._clock._resume(self._ran)
 
 
 class CallMeter:
@@ -122,7 +136,7 @@ class CallMeter:
         self.generation: int | None = None
         self.artifact: str | None = None
         """SHA-256 of the artifact that answered, in hex; None for host tools."""
-        self.log = CallLog()
+        self.log = NOTHING_LOGGED
         self.backtrace: tuple[str, ...] = ()
         self.own_bound = True
         """False where the deadline was not the tool's own (a lower per-call timeout, a parent's): never a strike."""

@@ -20,13 +20,19 @@ __all__ = ["Watermark", "leaves", "let_through"]
 class Watermark:
     """What had been asked of this task before something began. Only within one task."""
 
-    __slots__ = ("_before", "_task", "cancelled_class")
+    __slots__ = ("_before", "_task")
 
     def __init__(self) -> None:
-        self.cancelled_class = anyio.get_cancelled_exc_class()
-        """The exception that a cancellation is, on this event loop."""
-        self._task = asyncio.current_task() if self.cancelled_class is asyncio.CancelledError else None
+        try:
+            self._task = asyncio.current_task()  # None inside trio as a guest of asyncio
+        except RuntimeError:
+            self._task = None  # no event loop of asyncio runs here
         self._before = 0 if self._task is None else self._task.cancelling()
+
+    @property
+    def cancelled_class(self) -> type[BaseException]:
+        """The exception that a cancellation is, on this event loop."""
+        return anyio.get_cancelled_exc_class() if self._task is None else asyncio.CancelledError
 
     async def settle(self) -> None:
         """Lets a cancellation that was asked for before, and not yet delivered, be raised here."""

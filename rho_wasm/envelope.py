@@ -112,8 +112,10 @@ def parse_answer(data: bytes, *, limits: Limits) -> HandlerResult:
     except Malformed as error:
         raise BadAnswer(str(error)) from None
     result = read_answer(answer, limits=limits)
-    images = sum(len(image.data) for image in result.images) if isinstance(result, Ok) else 0
-    if (rest := len(data) - images) > limits.answer_bytes:
+    rest = len(data)
+    if rest > limits.answer_bytes and isinstance(result, Ok):
+        rest -= sum(len(image.data) for image in result.images)
+    if rest > limits.answer_bytes:
         raise BadAnswer("the answer is too large without its images", limit="answer_bytes", value=rest)
     return result
 
@@ -155,6 +157,10 @@ def answer_of(result: HandlerResult) -> dict[str, Any]:
 
 
 def _shape(answer: dict[str, Any]) -> str:
+    if len(answer) == 1:
+        (only,) = answer
+        if only in _SHAPES:
+            return only
     shapes = [key for key in _SHAPES if key in answer]
     if not shapes:
         raise BadAnswer(f"the answer has none of {', '.join(_SHAPES)}")

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 __all__ = [
     "KINDS",
+    "NOTHING_LOGGED",
     "AskUser",
     "CallLog",
     "Failed",
@@ -141,7 +142,7 @@ class CallLog:
         }
 
 
-_EMPTY_LOG = CallLog()
+NOTHING_LOGGED = CallLog()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,7 +169,7 @@ class ToolResult:
     fuel_used: int | None = None
     duration_ms: float = 0.0
     generation: int | None = None
-    log: CallLog = _EMPTY_LOG
+    log: CallLog = NOTHING_LOGGED
     backtrace: tuple[str, ...] = ()
     output_id: str | None = None
     halt_reason: str | None = None

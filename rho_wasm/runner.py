@@ -151,10 +151,16 @@ class ToolRunner:
                 await self._gatekeeper.ask(call, told)
                 if call.arguments != arguments:
                     raise ToolError("invalid_arguments", tool=tool.name, detail="they changed while the gate was asked")
-            await self._slots.acquire()
+            waited = self._gatekeeper is not None
+            if self._slots.value:
+                self._slots.acquire_nowait()
+            else:
+                await self._slots.acquire()
+                waited = True
             try:
-                # Both waits may have been long: what was withdrawn meanwhile does not run.
-                self._check_withdrawn(tool, tools)
+                if waited:
+                    # It may have been long: what was withdrawn meanwhile does not run.
+                    self._check_withdrawn(tool, tools)
                 result = await self._run_in_slot(tool, arguments, told, watermark)
             finally:
                 self._slots.release()
@@ -234,15 +240,16 @@ class ToolRunner:
         raised: BaseException | None = None
         try:
             with stop.scope:
-                emit(
-                    self._on_event,
-                    ToolRunning(
-                        call=running.call,
-                        tool=tool.name,
-                        generation=running.generation,
-                        session_id=context.session_id,
-                    ),
-                )
+                if self._on_event is not None:
+                    emit(
+                        self._on_event,
+                        ToolRunning(
+                            call=running.call,
+                            tool=tool.name,
+                            generation=running.generation,
+                            session_id=context.session_id,
+                        ),
+                    )
                 clock.start(stop.scope, paused=guest)
                 self.registry.watch(running)
                 if not stop.asked:
@@ -264,8 +271,9 @@ class ToolRunner:
             raised = None  # its traceback holds this frame: together they would wait for a garbage collection
 
     def _finish(self, result: ToolResult, context: ToolContext) -> None:
-        event = ToolFinished(call=context.call, tool=result.tool, result=result, session_id=context.session_id)
-        emit(self._on_event, event)
+        if self._on_event is not None:
+            event = ToolFinished(call=context.call, tool=result.tool, result=result, session_id=context.session_id)
+            emit(self._on_event, event)
 
 
 class _Stop:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import AsyncIterator, Iterable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 
 import anyio
 import anyio.to_thread
@@ -38,26 +38,12 @@ class ModulePool:
         self._entries: dict[str, _Entry] = {}
         self._wanted: frozenset[str] = frozenset()
 
-    @asynccontextmanager
-    async def use(self, sha256: str) -> AsyncIterator[GuestModule]:
+    def use(self, sha256: str) -> AbstractAsyncContextManager[GuestModule]:
         """The module of that hash, loaded if need be, for as long as the block lasts.
 
         Raises :class:`ModuleRejected`, :class:`StoreError` (:class:`Corrupt`, naming the artifact) or :class:`Closed`.
         """
-        with self._lock:
-            entry = self._entries.setdefault(sha256, _Entry())
-            entry.users += 1
-        try:
-            if entry.module is None:
-                async with entry.loading:
-                    if entry.module is None:
-                        artifact = await anyio.to_thread.run_sync(self._store.artifact, sha256)
-                        entry.module = await self._sandbox.load(artifact.wasm)
-            yield entry.module
-        finally:
-            with self._lock:
-                entry.users -= 1
-            self._let_go()
+        return _Use(self, sha256)
 
     @asynccontextmanager
     async def hold(self, hashes: Iterable[str]) -> AsyncIterator[None]:
@@ -81,6 +67,31 @@ class ModulePool:
         """Lets go of every module that no call uses; of the others when their calls end."""
         self.retain(frozenset())
 
+    def _enter(self, sha256: str) -> _Entry:
+        with self._lock:
+            entry = self._entries.get(sha256)
+            if entry is None:
+                entry = self._entries[sha256] = _Entry()
+            entry.users += 1
+            return entry
+
+    def _leave(self, sha256: str, entry: _Entry) -> None:
+        # Looks at the one entry alone: every call ends here, however many modules there are.
+        with self._lock:
+            entry.users -= 1
+            if entry.users or (sha256 in self._wanted and entry.module is not None):
+                return
+            del self._entries[sha256]
+        if entry.module is not None:
+            entry.module.close()
+
+    async def _load(self, sha256: str, entry: _Entry) -> GuestModule:
+        async with entry.loading:
+            if entry.module is None:
+                artifact = await anyio.to_thread.run_sync(self._store.artifact, sha256)
+                entry.module = await self._sandbox.load(artifact.wasm)
+        return entry.module
+
     def _let_go(self) -> None:
         with self._lock:
             idle = [
@@ -92,3 +103,26 @@ class ModulePool:
         for entry in entries:
             if entry.module is not None:
                 entry.module.close()
+
+
+class _Use(AbstractAsyncContextManager[GuestModule]):
+    """A class and no generator: every guest call enters one."""
+
+    __slots__ = ("_entry", "_pool", "_sha256")
+
+    def __init__(self, pool: ModulePool, sha256: str) -> None:
+        self._pool = pool
+        self._sha256 = sha256
+
+    async def __aenter__(self) -> GuestModule:
+        entry = self._entry = self._pool._enter(self._sha256)
+        if entry.module is not None:
+            return entry.module
+        try:
+            return await self._pool._load(self._sha256, entry)
+        except BaseException:
+            self._pool._leave(self._sha256, entry)
+            raise
+
+    async def __aexit__(self, *exception: object) -> None:
+        self._pool._leave(self._sha256, self._entry)

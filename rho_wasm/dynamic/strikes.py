@@ -248,6 +248,8 @@ class StrikeLedger:
 
     def withheld_from(self, version: VersionKey, session_id: str | None) -> bool:
         """Whether the version is kept from this one session, whose strikes alone reached the limit."""
+        if not self._withheld:
+            return False
         with self._lock:
             until = self._withheld.get((version, session_id))
             return until is not None and until > self._clock()
