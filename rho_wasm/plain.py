@@ -16,10 +16,10 @@ from __future__ import annotations
 import base64
 import json
 import math
-import re
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import cbor2
+from pydantic_core import to_json
 
 from rho_wasm.errors import Malformed, NotPlain, TooLarge
 from rho_wasm.hostvalues import plain
@@ -37,7 +37,6 @@ _INT_MIN, _INT_MAX = -(2**64), 2**64 - 1
 _JSON: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 _JSON_SCALARS: Final = frozenset({str, bool, type(None)})
 _JSON_DEPTH, _JSON_ITEMS = 64, 100_000
-_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 _STRING, _LIST, _MAP = 3, 4, 5  # major types
 
@@ -305,10 +304,17 @@ def jsonable(value: Any) -> Any:
 
 def json_text(value: Any) -> tuple[str, tuple[str, ...]]:
     """``value`` as compact JSON, and what a reader should be told was lost on the way (notes for a call's log)."""
-    if _is_json(value):
-        text = _JSON.encode(value)
-        if text.isascii() or not _SURROGATE.search(text):
-            return text, ()
+    try:
+        match _json_shape(value):
+            case "exact":
+                return to_json(value).decode(), ()
+            case "floats":
+                # Not to_json, which writes the same numbers in another way (1e16).
+                text = _JSON.encode(value)
+                text.encode()
+                return text, ()
+    except ValueError:
+        pass  # Lone surrogates: below they become U+FFFD.
     converter = _Json()
     text = _JSON.encode(converter.convert(value))
     lost = converter.not_numbers
@@ -317,8 +323,9 @@ def json_text(value: Any) -> tuple[str, tuple[str, ...]]:
     return text, (f"{lost} number{'s were' if lost > 1 else ' was'} NaN or infinite and became null",)
 
 
-def _is_json(value: Any) -> bool:
+def _json_shape(value: Any) -> Literal["other", "exact", "floats"]:
     """Whether ``value`` is of exact types that JSON has, within :func:`plain`'s bounds: then no copy need be made."""
+    shape: Literal["exact", "floats"] = "exact"
     items = 1
     level = [value]
     for _ in range(_JSON_DEPTH):
@@ -330,23 +337,26 @@ def _is_json(value: Any) -> bool:
             if kind is dict:
                 for key in value:
                     if type(key) is not str:
-                        return False
+                        return "other"
                 items += 2 * len(value)
                 values = value.values()
             elif kind is list:
                 items += len(value)
                 values = value
-            elif (kind is int and _INT_MIN <= value <= _INT_MAX) or (kind is float and math.isfinite(value)):
+            elif kind is int and _INT_MIN <= value <= _INT_MAX:
+                continue
+            elif kind is float and math.isfinite(value):
+                shape = "floats"
                 continue
             else:
-                return False
+                return "other"
             if items > _JSON_ITEMS:
-                return False
+                return "other"
             inner.extend(values)
         if not inner:
-            return True
+            return shape
         level = inner
-    return False
+    return "other"
 
 
 class _Json:

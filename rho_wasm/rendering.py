@@ -40,6 +40,7 @@ _FORGING = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u206f\ufeff\ufff9-\ufffb"
     "\U000e0000-\U000e007f]|\r(?!\n)"
 )
+_PLAIN_ASCII = bytes((*b"\t\n", *range(0x20, 0x7F)))
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -49,7 +50,7 @@ def model_text(text: str, *, trusted: bool) -> str:
     Of an untrusted tool, characters that could forge what a person sees in a log or a terminal (control but line feed,
     tab and CRLF; bidirectional, line-separating and tag characters) are escaped, for example ``\\u001b``.
     """
-    if text.isascii() and (trusted or text.isprintable()):
+    if text.isascii() and (trusted or not text.encode().translate(None, _PLAIN_ASCII)):
         return text
     if not trusted:
         text = _FORGING.sub(_escape, text)

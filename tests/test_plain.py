@@ -406,7 +406,15 @@ def test_json_of_what_is_not_plain_is_that_of_the_plain_value() -> None:
 @given(values | st.text() | st.dictionaries(st.text(), st.text()))
 @settings(max_examples=100)
 def test_json_text_is_that_of_the_jsonable_value(value: Any) -> None:
-    assert json.loads(plain.json_text(value)[0]) == plain.jsonable(value)
+    expected = json.dumps(plain.jsonable(value), ensure_ascii=False, separators=(",", ":"))
+    assert plain.json_text(value)[0] == expected
+
+
+@pytest.mark.parametrize(
+    "value", [1e16, 1e-7, 1e-5, 0.1, -0.0, 1.0, '\x00\x08\x0c\x1f\x7f\u2028\\"/', 2**64 - 1, -(2**64)]
+)
+def test_json_of_numbers_and_odd_characters_is_pythons_own(value: Any) -> None:
+    assert plain.json_text([value])[0] == json.dumps([value], ensure_ascii=False)
 
 
 def test_json_of_what_is_too_deep_too_much_or_its_own_part_is_refused() -> None:
