@@ -7,7 +7,7 @@ from typing import Any
 from rho_wasm.errors import NotPlain, PlainError, ToolError
 from rho_wasm.frozen import FrozenMap, thaw
 from rho_wasm.limits import Limits
-from rho_wasm.plain import encode
+from rho_wasm.plain import copied
 from rho_wasm.schema import ArgumentSchema
 from rho_wasm.untrusted import inert, type_name
 
@@ -27,10 +27,11 @@ def checked_arguments(arguments: Any, schema: ArgumentSchema, *, tool: str) -> d
     try:
         if type(arguments) is not dict:
             raise NotPlain("$", type_name(arguments), "arguments are a map with text keys")
-        encode(arguments, max_bytes=_BOUNDS.request_bytes, max_depth=_BOUNDS.depth, max_items=_BOUNDS.items)
+        copy: dict[str, Any] = copied(
+            arguments, max_bytes=_BOUNDS.request_bytes, max_depth=_BOUNDS.depth, max_items=_BOUNDS.items
+        )
     except PlainError as error:
         raise ToolError("invalid_arguments", tool=tool, detail=inert(str(error))) from None
-    copied: dict[str, Any] = thaw(arguments)
-    if problems := schema.problems(copied):
+    if problems := schema.problems(copy, items=_BOUNDS.items):
         raise ToolError("invalid_arguments", tool=tool, detail="; ".join(problems))
-    return copied
+    return copy

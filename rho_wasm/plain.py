@@ -22,16 +22,16 @@ import cbor2
 from pydantic_core import to_json
 
 from rho_wasm.errors import Malformed, NotPlain, TooLarge
+from rho_wasm.exact import ExactCopy, Refused
 from rho_wasm.hostvalues import plain
-from rho_wasm.untrusted import inert, type_name
+from rho_wasm.untrusted import type_name
 
-__all__ = ["MAX_DEPTH", "decode", "encode", "json_text", "jsonable", "plain"]
+__all__ = ["MAX_DEPTH", "copied", "decode", "encode", "json_text", "jsonable", "plain"]
 
 MAX_DEPTH: Final = 256
 """No ``max_depth`` beyond this is honoured: encoders and readers recurse."""
 
 _MIB: Final = 1024 * 1024
-_PATH_STEPS: Final = 16
 _INT_MIN, _INT_MAX = -(2**64), 2**64 - 1
 
 _JSON: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
@@ -49,121 +49,6 @@ _WHOLE: Final = (
 )
 
 
-class _Refused(Exception):
-    """Something inside that is not plain. Each level on the way out adds where it was: ``path`` is innermost first."""
-
-    def __init__(self, value: object, detail: str) -> None:
-        self.type_name = type_name(value)
-        self.detail = detail
-        self.path: list[str | int] = []
-
-    def as_error(self) -> NotPlain:
-        steps = self.path[::-1][:_PATH_STEPS]
-        shown = (f"[{step}]" if isinstance(step, int) else f".{inert(step, limit=40)}" for step in steps)
-        return NotPlain("$" + "".join(shown), self.type_name, self.detail)
-
-
-class _Ordered:
-    """Walks a value once: every type is exact, every bound kept, and the copy has its maps' keys in order.
-
-    With the order made here the encoder need not make it (cbor2's own takes longer than the walk), and what is encoded
-    is what was checked, whatever another thread does to the value meanwhile.
-    """
-
-    __slots__ = ("floats", "items_left", "max_bytes", "max_depth", "max_items", "room")
-
-    def __init__(self, max_bytes: int, max_depth: int, max_items: int) -> None:
-        self.max_bytes = self.room = max_bytes
-        self.max_depth = max_depth
-        self.max_items = max_items
-        self.items_left = max_items - 1
-        self.floats = False
-        """Whether there is one: only those have a shortest form that is not cbor2's first choice."""
-
-    def copy(self, value: Any) -> Any:
-        """Raises :class:`_Refused`, :class:`TooLarge`, or KeyError for a map that changed meanwhile."""
-        kind = type(value)
-        if kind is str or kind is bytes:
-            self._take(len(value))
-            return value
-        return self._other(value, 0)
-
-    def _other(self, value: Any, depth: int) -> Any:
-        """Any value; most of those inside a list or map are strings or integers, which need no call of this."""
-        kind = type(value)
-        if kind is bool or value is None:
-            return value
-        if kind is int:
-            if _INT_MIN <= value <= _INT_MAX:
-                return value
-            raise _Refused(value, "integers are within -2^64 .. 2^64-1")
-        if kind is float:
-            self.floats = True
-            return value
-        if kind is not dict and kind is not list:
-            raise _Refused(value, "")
-        if depth == self.max_depth:
-            raise TooLarge("depth", self.max_depth)
-        self.items_left -= len(value) if kind is list else 2 * len(value)
-        if self.items_left < 0:
-            raise TooLarge("items", self.max_items)
-        return self._map(value, depth + 1) if kind is dict else self._list(value, depth + 1)
-
-    def _list(self, values: list[Any], depth: int) -> list[Any]:
-        copy: list[Any] = []
-        size = 0
-        try:
-            for value in values:
-                kind = type(value)
-                if kind is str or kind is bytes:
-                    size += len(value)
-                elif not ((kind is int and _INT_MIN <= value <= _INT_MAX) or kind is bool):
-                    value = self._other(value, depth)
-                copy.append(value)
-        except _Refused as refused:
-            refused.path.append(len(copy))
-            raise
-        self._take(size)
-        return copy
-
-    def _map(self, pairs: dict[Any, Any], depth: int) -> dict[str, Any]:
-        keys = list(pairs)
-        for key in keys:
-            if type(key) is not str:
-                raise _Refused(key, "keys of maps are text")
-        together = "".join(keys)
-        size = len(together)
-        if len(keys) > 1:
-            # The bytewise order of the encodings: shorter ones first, and UTF-8 keeps the order of characters.
-            keys.sort()
-            keys.sort(key=len if together.isascii() else _utf8_bytes)
-        copy: dict[str, Any] = {}
-        for key in keys:
-            value = pairs[key]
-            kind = type(value)
-            if kind is str or kind is bytes:
-                size += len(value)
-            elif not ((kind is int and _INT_MIN <= value <= _INT_MAX) or kind is bool):
-                try:
-                    value = self._other(value, depth)
-                except _Refused as refused:
-                    refused.path.append(key)
-                    raise
-            copy[key] = value
-        self._take(size)
-        return copy
-
-    def _take(self, size: int) -> None:
-        # One string may stand in many places: without the sum, 1 MiB of it would become 100 GB.
-        self.room -= size
-        if self.room < 0:
-            raise TooLarge("bytes", self.max_bytes)
-
-
-def _utf8_bytes(text: str) -> int:
-    return len(text.encode())
-
-
 def encode(value: Any, *, max_bytes: int = _MIB, max_depth: int = 64, max_items: int = 100_000) -> bytes:
     """The deterministic CBOR of plain data.
 
@@ -175,19 +60,36 @@ def encode(value: Any, *, max_bytes: int = _MIB, max_depth: int = 64, max_items:
     :class:`TooLarge`.
     """
     try:
-        ordered = _Ordered(max_bytes, min(max_depth, MAX_DEPTH), max_items)
-        copy = ordered.copy(value)
-        # Of RFC 7049's canonical order, which cbor2 keeps, and RFC 8949's, text keys see no difference.
-        data = cbor2.dumps(copy, canonical=ordered.floats)
-    except _Refused as refused:
+        exact = ExactCopy(max_bytes=max_bytes, max_depth=min(max_depth, MAX_DEPTH), max_items=max_items, in_order=True)
+        copy = exact.of(value)
+        # The canonical way finds the shortest floats; the order of text keys, RFC 7049's there, is the same.
+        data = cbor2.dumps(copy, canonical=exact.floats)
+    except Refused as refused:
         raise refused.as_error() from None
     except UnicodeEncodeError:
         raise NotPlain("$", "str", "text with a lone surrogate has no UTF-8") from None
     except KeyError:
-        raise NotPlain("$", type_name(value), "it changed while it was encoded") from None
+        raise NotPlain("$", type_name(value), "it changed while it was read") from None
     if len(data) > max_bytes:
         raise TooLarge("bytes", max_bytes, len(data))
     return data
+
+
+def copied(value: Any, *, max_bytes: int = _MIB, max_depth: int = 64, max_items: int = 100_000) -> Any:
+    """A copy of plain data that :func:`encode` takes within the same bounds; maps keep their order. Raises as it does.
+
+    Small ASCII data is not encoded for that.
+    """
+    exact = ExactCopy(max_bytes=max_bytes, max_depth=min(max_depth, MAX_DEPTH), max_items=max_items, in_order=False)
+    try:
+        copy = exact.of(value)
+    except Refused as refused:
+        raise refused.as_error() from None
+    except KeyError:
+        raise NotPlain("$", type_name(value), "it changed while it was read") from None
+    if not exact.ascii or exact.most_bytes() > max_bytes:
+        encode(copy, max_bytes=max_bytes, max_depth=max_depth, max_items=max_items)
+    return copy
 
 
 def decode(data: bytes, *, max_bytes: int = _MIB, max_depth: int = 64, max_items: int = 100_000) -> Any:

@@ -47,7 +47,7 @@ class ArgumentSchema:
     """A compiled schema. Compile once, use from any thread.
 
     Raises :class:`SchemaInvalid` for a schema that is no JSON Schema, has more than ``max_bytes`` as JSON, is too deep
-    or too branched, has a pattern with look-around or back-references, or a ``$ref`` that leaves it.
+    or too branched, takes no map, has a pattern with look-around or back-references, or a ``$ref`` that leaves it.
     """
 
     def __init__(self, schema: Mapping[str, Any], *, max_bytes: int = 64 * 1024) -> None:
@@ -61,6 +61,9 @@ class ArgumentSchema:
         self._schema: dict[str, Any] = json.loads(text)
         # No reference needs it, and with one that names a known schema ``#/...`` would lead into that.
         self._schema.pop("$id", None)
+        kinds = self._schema.get("type", "object")
+        if kinds != "object" and (not isinstance(kinds, list) or "object" not in kinds):
+            raise SchemaInvalid(f"type: arguments are a map, so it must be 'object', not {_shown(kinds)}")
         self._graph = SchemaGraph(self._schema)
         try:
             self._validator = jsonschema_rs.validator_for(
@@ -75,16 +78,18 @@ class ArgumentSchema:
         except (ValueError, jsonschema_rs.ReferencingError):
             raise SchemaInvalid("it cannot be compiled") from None
 
-    def problems(self, arguments: Any) -> tuple[str, ...]:
+    def problems(self, arguments: Any, *, items: int | None = None) -> tuple[str, ...]:
         """What is wrong with ``arguments`` (plain data), at most 8 lines; () if they are valid.
 
         A line names the place, what was given (inert and short) and what is wanted: ``days: got text "three", wanted an
-        integer``. Only the first is named where finding all would take long.
+        integer``. Only the first is named where finding all would take long. ``items`` says that they have no more
+        than that, where the caller knows.
         """
         if not isinstance(arguments, Mapping):
             return (f"arguments: got {_shown(arguments)}, wanted a map",)
         instance = arguments if type(arguments) is dict else thaw(arguments)
-        if self._graph.recursive or _has_items(instance, _MAX_EVALUATIONS // self._graph.weight):
+        most = _MAX_EVALUATIONS // self._graph.weight
+        if self._graph.recursive or ((items is None or items >= most) and _has_items(instance, most)):
             cost = self._graph.cost(instance)
             if cost is None or cost > _MAX_EVALUATIONS:
                 return ("arguments: they nest too deeply, or are too many, to be checked against the tool's schema",)

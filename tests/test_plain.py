@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import math
+import re
 import tracemalloc
 from collections import OrderedDict
 from pathlib import Path
@@ -276,6 +277,29 @@ def test_one_large_text_in_many_places_is_refused_before_it_is_written() -> None
         assert tracemalloc.get_traced_memory()[1] < 1_000_000
     finally:
         tracemalloc.stop()
+
+
+@given(values | st.text() | st.dictionaries(st.text(max_size=9), st.text(max_size=9)), st.integers(0, 60))
+@settings(max_examples=200)
+def test_copied_refuses_exactly_what_encode_refuses(value: Any, bound: int) -> None:
+    for bounds in ({}, {"max_bytes": bound}, {"max_items": bound // 4}, {"max_depth": bound // 20}):
+        try:
+            plain.encode(value, **bounds)
+        except PlainError as error:
+            with pytest.raises(type(error), match=f"^{re.escape(str(error))}$"):
+                plain.copied(value, **bounds)
+        else:
+            assert same(plain.copied(value, **bounds), value)
+
+
+def test_a_copy_shares_nothing_with_the_value_and_keeps_the_order_of_keys() -> None:
+    value = {"bb": [{"b": 0, "a": 1}], "a": {}, "c": []}
+    copy = plain.copied(value)
+    assert list(copy) == ["bb", "a", "c"]
+    assert list(copy["bb"][0]) == ["b", "a"]
+    copy["bb"][0]["b"] = copy["a"]["x"] = 7
+    copy["c"].append(7)
+    assert value == {"bb": [{"b": 0, "a": 1}], "a": {}, "c": []}
 
 
 # -- what decode refuses

@@ -1,0 +1,146 @@
+"""Plain data copied exactly: one walk that checks types and bounds, and may put maps into their deterministic order.
+
+Only a copy is worth checking: another thread may alter the value meanwhile. And with the order made here no encoder
+need make it, which takes longer than the walk.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from rho_wasm.errors import NotPlain, TooLarge
+from rho_wasm.untrusted import inert, type_name
+
+__all__ = ["ExactCopy", "Refused"]
+
+_PATH_STEPS: Final = 16
+_INT_MIN, _INT_MAX = -(2**64), 2**64 - 1
+_LONGEST_HEAD: Final = 9
+
+
+class Refused(Exception):
+    """Something inside that is not plain. Each level on the way out adds where it was: ``path`` is innermost first."""
+
+    def __init__(self, value: object, detail: str) -> None:
+        self.type_name = type_name(value)
+        self.detail = detail
+        self.path: list[str | int] = []
+
+    def as_error(self) -> NotPlain:
+        steps = self.path[::-1][:_PATH_STEPS]
+        shown = (f"[{step}]" if isinstance(step, int) else f".{inert(step, limit=40)}" for step in steps)
+        return NotPlain("$" + "".join(shown), self.type_name, self.detail)
+
+
+class ExactCopy:
+    """Makes one copy of a value, in which every type is exact and every bound kept.
+
+    ``max_bytes`` bounds the characters and bytes of all strings; what they take when encoded is at most
+    :meth:`most_bytes` where all are ASCII. With ``in_order`` the keys of maps come in the bytewise order of their
+    encodings (RFC 8949, section 4.2.1), else as they were.
+    """
+
+    __slots__ = ("ascii", "floats", "in_order", "items_left", "max_bytes", "max_depth", "max_items", "room")
+
+    def __init__(self, *, max_bytes: int, max_depth: int, max_items: int, in_order: bool) -> None:
+        self.in_order = in_order
+        self.ascii = True
+        """Whether all strings are ASCII."""
+        self.max_bytes = self.room = max_bytes
+        self.max_depth = max_depth
+        self.max_items = max_items
+        self.items_left = max_items - 1
+        self.floats = False
+        """Whether there is one."""
+
+    def of(self, value: Any) -> Any:
+        """The copy, once. Raises :class:`Refused`, :class:`TooLarge`, or KeyError for a map that changed meanwhile."""
+        kind = type(value)
+        if kind is str or kind is bytes:
+            self._take(len(value), value.isascii())
+            return value
+        return self._other(value, 0)
+
+    def most_bytes(self) -> int:
+        """More bytes than that the encoding of the copy does not have, if all its strings are ASCII."""
+        return _LONGEST_HEAD * (self.max_items - self.items_left) + self.max_bytes - self.room
+
+    def _other(self, value: Any, depth: int) -> Any:
+        """Any value; most of those inside a list or map are strings or integers, which need no call of this."""
+        kind = type(value)
+        if kind is bool or value is None:
+            return value
+        if kind is int:
+            if _INT_MIN <= value <= _INT_MAX:
+                return value
+            raise Refused(value, "integers are within -2^64 .. 2^64-1")
+        if kind is float:
+            self.floats = True
+            return value
+        if kind is not dict and kind is not list:
+            raise Refused(value, "")
+        if depth == self.max_depth:
+            raise TooLarge("depth", self.max_depth)
+        self.items_left -= len(value) if kind is list else 2 * len(value)
+        if self.items_left < 0:
+            raise TooLarge("items", self.max_items)
+        return self._map(value, depth + 1) if kind is dict else self._list(value, depth + 1)
+
+    def _list(self, values: list[Any], depth: int) -> list[Any]:
+        copy: list[Any] = []
+        size = 0
+        ascii = True
+        try:
+            for value in values[:]:  # which another thread may make longer meanwhile
+                kind = type(value)
+                if kind is str or kind is bytes:
+                    size += len(value)
+                    ascii = ascii and value.isascii()
+                elif not ((kind is int and _INT_MIN <= value <= _INT_MAX) or kind is bool):
+                    value = self._other(value, depth)
+                copy.append(value)
+        except Refused as refused:
+            refused.path.append(len(copy))
+            raise
+        self._take(size, ascii)
+        return copy
+
+    def _map(self, pairs: dict[Any, Any], depth: int) -> dict[str, Any]:
+        keys = list(pairs)
+        for key in keys:
+            if type(key) is not str:
+                raise Refused(key, "keys of maps are text")
+        together = "".join(keys)
+        size = len(together)
+        ascii = together.isascii()
+        if self.in_order and len(keys) > 1:
+            # Shorter ones first; among those of one length UTF-8 keeps the order of characters.
+            keys.sort()
+            keys.sort(key=len if ascii else _utf8_bytes)
+        copy: dict[str, Any] = {}
+        for key in keys:
+            value = pairs[key]
+            kind = type(value)
+            if kind is str or kind is bytes:
+                size += len(value)
+                ascii = ascii and value.isascii()
+            elif not ((kind is int and _INT_MIN <= value <= _INT_MAX) or kind is bool):
+                try:
+                    value = self._other(value, depth)
+                except Refused as refused:
+                    refused.path.append(key)
+                    raise
+            copy[key] = value
+        self._take(size, ascii)
+        return copy
+
+    def _take(self, size: int, ascii: bool) -> None:
+        self.ascii = self.ascii and ascii
+        # One string may stand in many places: without the sum, 1 MiB of it would become 100 GB.
+        self.room -= size
+        if self.room < 0:
+            raise TooLarge("bytes", self.max_bytes)
+
+
+def _utf8_bytes(text: str) -> int:
+    return len(text.encode())
