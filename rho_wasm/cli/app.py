@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import sys
 from collections.abc import Sequence
+from typing import Annotated
 
 import typer
 from typer.exceptions import Abort, TyperException
@@ -25,6 +27,7 @@ def make_app() -> typer.Typer:
         name="rho-wasm",
         help=_HELP,
         no_args_is_help=True,
+        invoke_without_command=True,
         add_completion=False,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
@@ -32,6 +35,15 @@ def make_app() -> typer.Typer:
     )
     for verbs in (demo, modules, store):
         verbs.add_to(app)
+
+    @app.callback()
+    def common(
+        version: Annotated[bool, typer.Option("--version", help="Print the version.", is_eager=True)] = False,
+    ) -> None:
+        if version:
+            typer.echo(importlib.metadata.version("rho-wasm"))
+            raise typer.Exit
+
     return app
 
 

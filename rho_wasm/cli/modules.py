@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -24,7 +26,9 @@ from rho_wasm.cli.options import (
 from rho_wasm.cli.output import Output, UsageProblem
 from rho_wasm.cli.results import show_result
 from rho_wasm.dynamic.artifact import Artifact
-from rho_wasm.errors import ModuleRejected
+from rho_wasm.dynamic.strikes import Quarantine
+from rho_wasm.errors import Corrupt, ModuleRejected, StoreError
+from rho_wasm.events import Event, GenerationSwitched, StrikeCounted, ToolQuarantined
 from rho_wasm.host import Host
 from rho_wasm.limits import MIB
 from rho_wasm.offered import ToolSnapshot
@@ -74,7 +78,7 @@ def build_file(
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Writes a file so that it is there whole or not at all. Raises :class:`UsageProblem`."""
+    """Writes a file whole or not at all. Raises :class:`UsageProblem`, or :class:`StoreError` for a full disk."""
     temporary = path.with_name(f".{path.name}.part")
     try:
         try:
@@ -83,6 +87,8 @@ def write_whole(path: Path, data: bytes) -> None:
         finally:
             temporary.unlink(missing_ok=True)
     except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+            raise StoreError(f"cannot be written: {error.strerror}", path=str(path), reason="disk_full") from None
         raise UsageProblem(f"{path}: cannot be written: {error.strerror or error}") from None
 
 
@@ -160,6 +166,8 @@ def call(
     """Call a tool once: of a file (nothing is kept, nothing strikes), or of the live generation of a store."""
     output = Output(as_json=as_json)
     given = parse_arguments(arguments)
+    events: list[Event] = []
+    withdrawn: list[Quarantine] = []
 
     async def of_file() -> ToolResult:
         artifact = await artifact_of(Path(first))
@@ -180,20 +188,38 @@ def call(
             )
 
     async def of_store() -> ToolResult:
+        if first.endswith(".wasm") and await anyio.Path(first).is_file():
+            tools = (await artifact_of(Path(first))).tools
+            raise UsageProblem(f"name a tool of {first}: {', '.join(tools)}")
         existing_store(store)
-        async with Host.open(store, policy=policy_of(policy)) as host:
+        async with Host.open(store, policy=policy_of(policy), on_event=events.append) as host:
+            if (damage := host.source.damaged().get(first)) is not None:
+                raise Corrupt(damage, path=str(store))
+            withdrawn.extend(held for held in host.source.quarantines(first) if held.active)
             return await host.runner.run(
                 ToolCall(id=f"call-{time.time_ns()}", name=first, arguments=given),
                 timeout_ms=timeout_ms,
                 session_id=session,
             )
 
-    return show_result(output, anyio.run(of_store if second is None else of_file))
+    result = anyio.run(of_store if second is None else of_file)
+    code = show_result(output, result)
+    for event in events:
+        if isinstance(event, StrikeCounted):
+            output.say(f"strike {event.count} of {event.limit} against {event.tool}", style="yellow")
+        elif isinstance(event, ToolQuarantined):
+            output.say(f"{event.tool} {event.artifact[:12]} is quarantined", style="red")
+        elif isinstance(event, GenerationSwitched):
+            output.say(f"generation {event.number} is live", style="cyan")
+    if result.reason == "not_found" and withdrawn:
+        reasons = ", ".join(dict.fromkeys(reason for held in withdrawn for reason in held.reasons))
+        output.say(f"{first} is quarantined ({reasons}): rho-wasm pardon {first}, then roll back to it", style="yellow")
+    return code
 
 
 def existing_store(path: Path) -> None:
     """Raises :class:`UsageProblem` where a verb that only reads would make a new, empty store by mistake."""
-    if not path.is_dir():
+    if not os.path.lexists(path):
         raise UsageProblem(f"there is no store at {path}: stage something first, or say --store")
 
 

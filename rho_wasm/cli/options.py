@@ -12,6 +12,7 @@ import typer
 
 from rho_wasm.cli.output import UsageProblem
 from rho_wasm.dynamic.artifact import Artifact
+from rho_wasm.errors import ModuleRejected
 from rho_wasm.limits import MIB
 from rho_wasm.policy import Policy
 from rho_wasm.toolchains import build, languages
@@ -58,6 +59,8 @@ def parse_arguments(given: str) -> dict[str, Any]:
         value = json.loads(text)
     except ValueError as error:
         raise UsageProblem(f"--arguments is not JSON: {error}. Give JSON, @FILE, or - for standard input") from None
+    except RecursionError:
+        raise UsageProblem("--arguments is nested too deeply: 64 levels are allowed") from None
     if not isinstance(value, dict):
         raise UsageProblem('--arguments is one JSON object, like {"text": "a b"}')
     return value
@@ -85,7 +88,10 @@ async def artifact_of(
 ) -> Artifact:
     """What ``path`` is: a built module is taken as it is, a source is built."""
     if language is None and path.suffix == ".wasm":
-        return Artifact.from_wasm(read_bytes(path, limit=64 * MIB))
+        try:
+            return Artifact.from_wasm(read_bytes(path, limit=64 * MIB))
+        except ModuleRejected as error:
+            raise InFile(path, error) from None
     if language is None and path.suffix not in languages().values():
         known = ", ".join(sorted(languages().values()))
         raise UsageProblem(f"{path}: a module ends in .wasm, a source in one of {known}; or say --language")
@@ -99,4 +105,24 @@ async def artifact_of(
             raise UsageProblem(f"{manifest}: is not JSON: {error}") from None
         if not isinstance(declared, dict):
             raise UsageProblem(f"{manifest}: a manifest is one JSON object")
-    return await build(path, language=language, manifest=declared, trusted=trusted)
+    try:
+        return await build(path, language=language, manifest=declared, trusted=trusted)
+    except ModuleRejected as error:
+        raise InFile(path, error) from None
+
+
+class InFile(ModuleRejected):
+    """A refusal that names the file: several may stand on one command line."""
+
+    def __init__(self, path: Path, error: ModuleRejected) -> None:
+        super().__init__(
+            error.reason,
+            f"{path}: {error.detail}",
+            limit=error.limit,
+            value=error.value,
+            name=error.name,
+            hint=error.hint,
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        return super().as_json() | {"type": ModuleRejected.__name__}

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from rich.console import Console
@@ -48,7 +49,7 @@ class UsageProblem(RhoError):
 
 def exit_code(error: BaseException) -> int:
     """The exit code for an error that ended a verb."""
-    if isinstance(error, UsageProblem) or getattr(error, "reason", None) == "missing_extra":
+    if isinstance(error, UsageProblem) or getattr(error, "reason", None) in ("missing_extra", "language_unknown"):
         return USAGE
     if isinstance(error, ToolError | CapabilityError):
         return FAILED
@@ -111,8 +112,14 @@ class Output:
             told = {"type": type(error).__name__, "reason": "os_error", "message": str(error)}
         else:
             told = {"type": type(error).__name__, "reason": "internal", "message": f"{error} (set RHO_WASM_DEBUG=1)"}
-        if self.as_json:
-            self.object({"error": told})
-        else:
-            self.errors.print(Text(f"rho-wasm: {inert(told['message'], newlines=True)}", style="red"))
+        try:
+            if self.as_json:
+                self.object({"error": told})
+                sys.stdout.flush()
+            else:
+                self.errors.print(Text(f"rho-wasm: {inert(told['message'], newlines=True)}", style="red"))
+        except OSError as broken:
+            # Standard output is full or gone, and perhaps that was the error. The exit code still says so.
+            with suppress(OSError):
+                sys.stderr.write(f"rho-wasm: {broken.strerror}\n")
         return code

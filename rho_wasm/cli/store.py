@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import getpass
-from collections.abc import Awaitable, Callable
+import sys
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -13,10 +14,11 @@ import typer
 
 from rho_wasm.cli.modules import DEFAULT_STORE, existing_store
 from rho_wasm.cli.options import JsonOption, PolicyOption, StoreOption, TrustedOption, artifact_of, policy_of
-from rho_wasm.cli.output import REFUSED, Output, UsageProblem
+from rho_wasm.cli.output import FAULT, REFUSED, Output, UsageProblem
 from rho_wasm.dynamic.generation import Generation
 from rho_wasm.dynamic.review import Review
 from rho_wasm.dynamic.store import Store
+from rho_wasm.errors import UnknownGeneration
 from rho_wasm.host import Host
 from rho_wasm.untrusted import inert
 
@@ -71,7 +73,7 @@ def tools(store: StoreOption = DEFAULT_STORE, policy: PolicyOption = None, as_js
     async def job(host: Host) -> dict[str, Any]:
         dynamic = host.source.live().tools
         core = {tool.name for tool in host.registry.core_tools()}
-        quarantined = {held.version.tool: held.reasons for held in host.source.quarantines() if held.active}
+        quarantined = [held for held in host.source.quarantines() if held.active]
         return {
             "generation": host.source.live().number,
             "tools": [
@@ -88,7 +90,10 @@ def tools(store: StoreOption = DEFAULT_STORE, policy: PolicyOption = None, as_js
                 {"tool": each.tool, "source": each.source, "by": each.by, "why": each.why}
                 for each in host.registry.shadowed()
             ],
-            "quarantined": {name: list(reasons) for name, reasons in quarantined.items()},
+            "quarantined": [
+                {"tool": held.version.tool, "artifact": held.version.artifact, "reasons": list(held.reasons)}
+                for held in quarantined
+            ],
             "damaged": dict(host.source.damaged()),
         }
 
@@ -111,9 +116,11 @@ def tools(store: StoreOption = DEFAULT_STORE, policy: PolicyOption = None, as_js
         output.say(f"not offered: {each['tool']}: ", inert(each["why"]), style="yellow")
     for name, why in told["damaged"].items():
         output.say(f"damaged: {name}: ", inert(why), style="red")
-    for name, reasons in told["quarantined"].items():
-        output.say(f"quarantined: {name}: {', '.join(reasons)}; rho-wasm pardon {name}", style="red")
-    return 0
+    for held in told["quarantined"]:
+        reasons = ", ".join(dict.fromkeys(held["reasons"]))
+        version = f"{held['tool']} {held['artifact'][:12]}"
+        output.say(f"quarantined: {version}: {reasons}; rho-wasm pardon {held['tool']}", style="red")
+    return FAULT if told["damaged"] else 0
 
 
 def stage(
@@ -137,7 +144,8 @@ def stage(
 
     candidate = _with_host(store, policy, job, new=True)
     output.object(candidate.as_json())
-    output.say(f"generation {candidate.number} is staged: {_changes(candidate) or 'nothing changes'}", style="cyan")
+    changes = _changes(candidate) or "nothing changes (an artifact that was damaged is whole again)"
+    output.say(f"generation {candidate.number} is staged: {changes}", style="cyan")
     output.say(f"rho-wasm activate {candidate.number}", style="dim")
     return 0
 
@@ -151,10 +159,12 @@ def activate(
 ) -> int:
     """Ask the switch gates, then make a candidate live."""
     output = Output(as_json=as_json)
-    live = _with_host(store, policy, lambda host: host.source.activate(number, floor=floor))
-    output.object(live.as_json())
-    output.say(f"generation {live.number} is live: {', '.join(live.tools) or 'no tools'}", style="bold green")
-    return 0
+
+    async def job(host: Host) -> tuple[Generation, Mapping[str, str]]:
+        return await host.source.activate(number, floor=floor), host.source.damaged()
+
+    live = _with_host(store, policy, job)
+    return _show_live(output, *live)
 
 
 def rollback(
@@ -166,10 +176,21 @@ def rollback(
 ) -> int:
     """Make an earlier generation live again, at once."""
     output = Output(as_json=as_json)
-    live = _with_host(store, policy, lambda host: host.source.rollback(to, author=_author(), note=note))
-    output.object(live.as_json())
+
+    async def job(host: Host) -> tuple[Generation, Mapping[str, str]]:
+        return await host.source.rollback(to, author=_author(), note=note), host.source.damaged()
+
+    live = _with_host(store, policy, job)
+    return _show_live(output, *live)
+
+
+def _show_live(output: Output, live: Generation, damaged: Mapping[str, str]) -> int:
+    """Prints what is live now; with the code of a fault of the store if some of it cannot be offered."""
+    output.object(live.as_json() | {"damaged": dict(damaged)})
     output.say(f"generation {live.number} is live: {', '.join(live.tools) or 'no tools'}", style="bold green")
-    return 0
+    for name, why in damaged.items():
+        output.say(f"but {name} cannot be offered: ", inert(why), style="red")
+    return FAULT if damaged else 0
 
 
 def generations(store: StoreOption = DEFAULT_STORE, as_json: JsonOption = False) -> int:
@@ -238,7 +259,7 @@ def strikes(
     for each in held:
         state = "quarantined" if each.active else "pardoned"
         output.say(
-            f"{each.version.tool} {each.version.artifact[:12]}: {state}, {', '.join(each.reasons)}",
+            f"{each.version.tool} {each.version.artifact[:12]}: {state}, {', '.join(dict.fromkeys(each.reasons))}",
             style="red" if each.active else "dim",
         )
     return 0
@@ -254,7 +275,9 @@ def pardon(
     output = Output(as_json=as_json)
     ended = _with_host(store, policy, lambda host: host.source.pardon(tool))
     output.object({"pardoned": [each.as_json() for each in ended]})
-    output.say(f"{len(ended)} versions of {inert(tool)} were pardoned" if ended else "nothing was quarantined")
+    output.say(
+        f"pardoned versions of {inert(tool)}: {len(ended)}" if ended else f"{inert(tool)}: nothing was quarantined"
+    )
     return 0
 
 
@@ -270,14 +293,18 @@ def approve(
     output = Output(as_json=as_json)
 
     async def job(host: Host) -> Review:
+        found = host.store.generation(number)
+        if found.state != "candidate":
+            raise UnknownGeneration(number, f"it is {found.state}, only a candidate can be approved")
         return await host.source.review(number)
 
     review = _with_host(store, policy, job)
     _show_review(output, review)
-    if not yes and (as_json or not typer.confirm(f"Approve generation {number}?")):
-        if as_json:
-            raise UsageProblem("with --json nobody can be asked: add --yes")
-        return REFUSED
+    if not yes:
+        if as_json or not sys.stdin.isatty():
+            raise UsageProblem("nobody can be asked here: add --yes")
+        if not typer.confirm(f"Approve generation {number}?"):
+            return REFUSED
     with Store.open(store) as opened:
         opened.approve(number, by=_author(), note=note)
     output.object({"approved": number, "review": review.as_json()})

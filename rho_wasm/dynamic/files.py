@@ -34,6 +34,8 @@ class Files(Protocol):
 
     def sweep(self, known: Container[str]) -> None: ...
 
+    def is_empty(self) -> bool: ...
+
 
 class MemoryFiles:
     """The bytes of artifacts in memory, for a store that is not kept."""
@@ -54,6 +56,9 @@ class MemoryFiles:
     def sweep(self, known: Container[str]) -> None:
         """Lets go of what nothing names."""
         self._files = {sha256: data for sha256, data in self._files.items() if sha256 in known}
+
+    def is_empty(self) -> bool:
+        return not self._files
 
 
 class ArtifactFiles:
@@ -128,6 +133,10 @@ class ArtifactFiles:
             with suppress(OSError):
                 if path.lstat().st_mtime < oldest:
                     path.unlink()
+
+    def is_empty(self) -> bool:
+        """Whether no artifact was ever kept here."""
+        return not any(_NAME.fullmatch(path.name) for path in self._folder.glob("??/*"))
 
 
 def sync_folder(folder: Path) -> None:

@@ -116,6 +116,9 @@ class Store:
         where = None if self.folder is None else str(self.folder)
         if tables and application != APPLICATION_ID:
             raise Corrupt(f"its {DATABASE_NAME} belongs to another program", path=where)
+        if not tables and not self._files.is_empty():
+            # Taken for a fresh one it would forget what was live and what was quarantined.
+            raise Corrupt("the database is empty, but its artifacts are there: restore it from a copy", path=where)
         if version > SCHEMA_VERSION:
             raise VersionMismatch(found=version, known=SCHEMA_VERSION, path=where)
         if problem != "ok":

@@ -31,10 +31,10 @@ _TEXTS = {
     13: "a null reference was used",
 }
 
-_ADVICE = {
-    "out_of_fuel": "the call used up its fuel: do less in one call, or look for a loop that does not end",
-    "deadline": "the call took too long: do less in one call",
-    "too_many_host_calls": "the call went on asking after it was told that its host calls were used up",
+_WHAT_HAPPENED = {
+    "out_of_fuel": "its fuel was used up, perhaps by a loop that does not end",
+    "deadline": "its time was over",
+    "too_many_host_calls": "it went on asking after it was told that its host calls were used up",
 }
 
 
@@ -92,7 +92,7 @@ def explain(
 
 def stopped(cause: GuestTrap, *, trace: Sequence[str] = ()) -> CallFailed:
     """What a call becomes that the host itself ended."""
-    detail = cause.detail or _ADVICE.get(cause.reason, "")
+    detail = cause.detail or _WHAT_HAPPENED.get(cause.reason, "")
     return CallFailed(cause.reason, detail, limit=cause.limit, value=cause.value, trace=trace)
 
 

@@ -11,6 +11,8 @@ MAX_LINES = 4_096
 """Lines of one log. Empty lines cost no bytes, so bytes alone would not bound them."""
 
 _LEVELS = (10, 20, 30, 40)
+_ESCAPED = 6
+"""So many characters an escaped character has at most for each byte that it had."""
 
 
 def log_level(level: int) -> int:
@@ -68,11 +70,14 @@ class LogBuffer:
     def finish(self) -> CallLog:
         """The log: the host's notes first, then the guest's lines in their order.
 
-        Text is inert. A line that escaping makes longer than it was is cut to its length, and says so.
+        Text is inert, and whole: what room it has was counted in the guest's own bytes.
         """
         for level, rest in self._pending.items():
             if rest:
                 self._streamed(level, bytes(rest))
         self._pending.clear()
-        lines = [LogLine(level, inert(data.decode("utf-8", "replace"), limit=len(data))) for level, data in self._lines]
+        lines = [
+            LogLine(level, inert(data.decode("utf-8", "replace"), limit=_ESCAPED * len(data)))
+            for level, data in self._lines
+        ]
         return CallLog(lines=(*self._notes.values(), *lines), dropped_bytes=self._dropped)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import subprocess
 import sys
@@ -83,6 +84,22 @@ def test_without_the_extra_it_names_the_extra_and_ends_with_two(own_folder: Path
     ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd=own_folder, env=environment)
     assert ended.returncode == 2
     assert "rho-wasm[cli]" in ended.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has /dev/full")
+def test_a_full_standard_output_is_a_fault_and_no_traceback(own_folder: Path) -> None:
+    for arguments in ("--help", "call missing.wasm x --json"):
+        ended = subprocess.run(
+            ["bash", "-c", f"{sys.executable} -m rho_wasm.cli {arguments} > /dev/full"],
+            cwd=own_folder, capture_output=True, text=True, check=False, env=_environment(),
+        )  # fmt: skip
+        assert ended.returncode != 0
+        assert "Traceback" not in ended.stderr, ended.stderr
+
+
+def test_the_version_is_the_packages(told: Callable[..., tuple[int, str]]) -> None:
+    code, text = told("--version")
+    assert (code, text.strip()) == (0, importlib.metadata.version("rho-wasm"))
 
 
 def test_a_reader_that_hangs_up_early_is_no_error(own_folder: Path) -> None:

@@ -42,6 +42,23 @@ def test_the_demo_reads_the_readme_by_default_and_can_be_read_by_a_person(
         assert word in text, word
 
 
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("text", [b"", b"three short words", bytes(range(256))])
+def test_on_a_file_too_small_for_the_fault_the_demo_says_so_and_is_still_true(
+    command: Command, own_folder: Path, text: bytes
+) -> None:
+    (own_folder / "small.txt").write_bytes(text)
+    code, told = command("demo", "small.txt")
+    assert (code, told["worked"], told["spinning"]["ends"]) == (0, True, ["out_of_fuel"] * 3)
+
+
+def test_the_demo_wants_a_store_of_its_own(command: Command, own_folder: Path) -> None:
+    (own_folder / "store").mkdir()
+    (own_folder / "store" / "something").write_text("x")
+    code, answer = command("demo", "--store", "store")
+    assert (code, answer["error"]["reason"]) == (2, "usage")
+
+
 def test_a_file_that_is_not_there_is_wrong_usage(command: Command) -> None:
     code, answer = command("demo", "nothing.txt")
     assert (code, answer["error"]["reason"]) == (2, "usage")

@@ -166,3 +166,20 @@ def test_output_for_a_person_holds_no_escape_of_a_guest(told: Callable[..., tupl
     assert "\x1b]0;" not in printed
     assert "\x1b[31mred" not in printed
     assert "‮" not in printed
+
+
+def test_a_call_of_a_module_without_a_tool_names_its_tools(command: Command) -> None:
+    code, answer = command("call", ECHO)
+    assert code == 2
+    assert answer["error"]["message"].endswith(": echo")
+
+
+def test_a_language_that_is_unknown_is_wrong_usage(command: Command, own_folder: Path) -> None:
+    (own_folder / "x.rs").write_text("fn main() {}")
+    assert command("build", "x.rs")[0] == 2
+    assert command("build", "x.rs", "--language", "rust")[0] == 2
+
+
+def test_arguments_that_nest_without_end_are_wrong_usage(command: Command, own_folder: Path) -> None:
+    (own_folder / "deep.json").write_text("[" * 100_000)
+    assert command("call", ECHO, "echo", "-a", "@deep.json")[0] == 2

@@ -141,3 +141,68 @@ def test_what_a_person_reads_names_the_next_step(told: Callable[..., tuple[int, 
         code, text = told(verb)
         assert code == 0, text
     assert "Traceback" not in text
+
+
+def test_a_tool_whose_artifact_is_damaged_is_a_fault_of_the_store_and_staging_mends_it(
+    command: Command, told: Callable[..., tuple[int, str]], own_folder: Path
+) -> None:
+    command("stage", ECHO)
+    command("activate", "1")
+    [artifact] = (own_folder / ".rho" / "artifacts").rglob("*.wasm")
+    artifact.write_bytes(artifact.read_bytes()[:100])
+    code, answer = command("call", "echo")
+    assert (code, answer["error"]["type"]) == (4, "Corrupt")
+    code, answer = command("tools")
+    assert (code, list(answer["damaged"])) == (4, ["echo"])
+    code, text = told("stage", ECHO)
+    assert "whole again" in text
+    assert command("call", "echo", "-a", '{"text": "x"}')[0] == 0
+
+
+def test_a_roll_back_to_what_is_damaged_says_so(command: Command, own_folder: Path) -> None:
+    command("stage", ECHO)
+    command("activate", "1")
+    command("rollback")
+    [artifact] = (own_folder / ".rho" / "artifacts").rglob("*.wasm")
+    artifact.unlink()
+    code, answer = command("rollback", "--to", "1")
+    assert (code, list(answer["damaged"])) == (4, ["echo"])
+
+
+def test_a_call_says_what_it_struck_and_why_a_tool_is_gone(
+    command: Command, told: Callable[..., tuple[int, str]]
+) -> None:
+    command("stage", TRAP)
+    command("activate", "1")
+    assert "strike 1 of 3" in told("call", "trap")[1]
+    told("call", "trap")
+    code, text = told("call", "trap")
+    assert "is quarantined" in text
+    assert "generation 2 is live" in text
+    code, text = told("call", "trap")
+    assert code == 1
+    assert "trap is quarantined (trapped): rho-wasm pardon trap" in text
+
+
+def test_only_a_candidate_can_be_approved_and_only_by_somebody_who_can_be_asked(
+    command: Command, told: Callable[..., tuple[int, str]]
+) -> None:
+    command("stage", ECHO)
+    code, text = told("approve", "1")
+    assert code == 2
+    assert "--yes" in text
+    command("activate", "1")
+    code, answer = command("approve", "1", "--yes")
+    assert (code, answer["error"]["type"]) == (3, "UnknownGeneration")
+
+
+def test_every_file_of_a_stage_is_named_where_it_is_refused(command: Command, own_folder: Path) -> None:
+    (own_folder / "bad.wasm").write_bytes(b"\0asm\1\0\0\0\5")
+    code, answer = command("stage", ECHO, "bad.wasm")
+    assert (code, answer["error"]["type"]) == (3, "ModuleRejected")
+    assert "bad.wasm" in answer["error"]["message"]
+
+
+def test_a_store_at_something_else_is_the_stores_fault(command: Command, own_folder: Path) -> None:
+    (own_folder / "file").write_text("x")
+    assert command("tools", "--store", "file")[0] == 4

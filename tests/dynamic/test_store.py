@@ -130,6 +130,18 @@ def test_a_truncated_database_is_corrupt(folder: Path) -> None:
         opened(folder)
 
 
+@pytest.mark.parametrize("read_only", [False, True])
+def test_an_emptied_database_beside_artifacts_is_not_a_fresh_store(folder: Path, read_only: bool) -> None:
+    with opened(folder) as store:
+        go_live(store, "calc")
+    for name in ("store.sqlite", "store.sqlite-wal", "store.sqlite-shm"):
+        (folder / name).unlink(missing_ok=True)
+    (folder / "store.sqlite").touch()
+    with pytest.raises(Corrupt, match="restore it"):
+        opened(folder, read_only=read_only)
+    assert (folder / "store.sqlite").stat().st_size == 0
+
+
 def test_a_database_without_its_tables_is_corrupt(folder: Path) -> None:
     opened(folder).close()
     statement(folder, "DROP TABLE strikes")

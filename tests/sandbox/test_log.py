@@ -70,9 +70,10 @@ def test_a_note_is_said_once_and_needs_no_room() -> None:
     assert log.finish() == CallLog((LogLine(30, "careful"),))
 
 
-def test_text_is_inert_and_no_longer_than_its_bytes() -> None:
+def test_text_is_inert_and_whole() -> None:
     log = LogBuffer(100)
     log.line(20, b"\x1b" * 50)
-    text = log.finish().lines[0].text
-    assert len(text) <= 50
-    assert text.isprintable()
+    log.line(20, "step 1\tstep 2\u202e\U000e0041".encode())
+    texts = [line.text for line in log.finish().lines]
+    assert texts == ["\\x1b" * 50, "step 1\\tstep 2\\u202e\\U000e0041"]
+    assert all(text.isprintable() for text in texts)
