@@ -34,22 +34,25 @@ def checked(answer: Any, tool: Tool) -> HandlerResult:
     """
     if tool.untrusted and not is_host_made(tool):
         return _made_plain(answer, tool)
-    match answer:
-        case Ok():
+    if isinstance(answer, Ok):
+        if type(answer.images) is not tuple or answer.images:
             _check_images(answer.images, tool)
-        case Failed():
-            pass
-        case AskUser(question, options):
-            if not isinstance(question, str):
-                _invalid(tool, f"the question is a {type_name(question)}, not text")
-            if not _has_text_keys(options):
-                _invalid(tool, "the options of a question are a map with text keys")
-        case Halt(reason, _):
-            if not isinstance(reason, str):
-                _invalid(tool, f"the reason to halt is a {type_name(reason)}, not text")
-        case _:
-            _invalid(tool, f"it returned a {type_name(answer)}; Ok, Failed, AskUser and Halt are answers")
-    return answer  # type: ignore[no-any-return]
+        return answer
+    if isinstance(answer, Failed):
+        return answer
+    if isinstance(answer, AskUser):
+        question: object = answer.question
+        if not isinstance(question, str):
+            _invalid(tool, f"the question is a {type_name(question)}, not text")
+        if not _has_text_keys(answer.options):
+            _invalid(tool, "the options of a question are a map with text keys")
+        return answer
+    if isinstance(answer, Halt):
+        reason: object = answer.reason
+        if not isinstance(reason, str):
+            _invalid(tool, f"the reason to halt is a {type_name(reason)}, not text")
+        return answer
+    return _invalid(tool, f"it returned a {type_name(answer)}; Ok, Failed, AskUser and Halt are answers")
 
 
 def _made_plain(answer: Any, tool: Tool) -> HandlerResult:

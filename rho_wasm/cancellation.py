@@ -34,10 +34,10 @@ class Watermark:
         """The exception that a cancellation is, on this event loop."""
         return anyio.get_cancelled_exc_class() if self._task is None else asyncio.CancelledError
 
-    async def settle(self) -> None:
-        """Lets a cancellation that was asked for before, and not yet delivered, be raised here."""
-        if self._before:
-            await anyio.lowlevel.checkpoint()
+    @property
+    def asked_before(self) -> bool:
+        """Whether a cancellation had been asked for already. It may not have been delivered: any await raises it."""
+        return self._before > 0
 
     async def raise_swallowed(self) -> None:
         """Raises the caller's cancellation of the task if a handler caught it and went on as if nothing had been."""

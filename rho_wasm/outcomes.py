@@ -44,15 +44,16 @@ def answered(
     if notes:
         log = CallLog((*log.lines, *(LogLine(_WARNING, note) for note in notes)), log.dropped_bytes)
     shape: dict[str, Any]
-    match answer:
-        case Ok(value, images, details):
-            shape = {"status": "ok", "kind": "ok", "value": value, "images": tuple(images), "details": details}
-        case Failed(reason=value, details=details):
-            shape = {"status": "error", "kind": "failed", "reason": "failed", "value": value, "details": details}
-        case AskUser(question, options):
-            shape = {"status": "ask_user", "kind": "ok", "value": question, "options": options}
-        case Halt(reason, value):
-            shape = {"status": "halt", "kind": "ok", "value": value, "halt_reason": reason}
+    if isinstance(answer, Ok):
+        images = tuple(answer.images)
+        shape = {"status": "ok", "kind": "ok", "value": answer.value, "images": images, "details": answer.details}
+    elif isinstance(answer, Failed):
+        shape = {"status": "error", "kind": "failed", "reason": "failed"}
+        shape |= {"value": answer.reason, "details": answer.details}
+    elif isinstance(answer, AskUser):
+        shape = {"status": "ask_user", "kind": "ok", "value": answer.question, "options": answer.options}
+    else:
+        shape = {"status": "halt", "kind": "ok", "value": answer.value, "halt_reason": answer.reason}
     return ToolResult(
         call_id=context.call.id,
         tool=tool.name,

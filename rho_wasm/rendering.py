@@ -8,7 +8,7 @@ from typing import Protocol
 from rho_wasm.calls import ToolCall
 from rho_wasm.errors import ToolError
 from rho_wasm.plain import json_text
-from rho_wasm.results import KINDS, AskUser, Failed, Halt, HandlerResult, Ok
+from rho_wasm.results import KINDS, AskUser, Failed, Halt, HandlerResult
 from rho_wasm.untrusted import inert
 
 __all__ = ["cut_at_line", "cut_text", "error_text", "model_text", "printed_name", "value_text"]
@@ -69,14 +69,13 @@ def value_text(answer: HandlerResult, *, trusted: bool) -> tuple[str, tuple[str,
     Raises :class:`rho_wasm.errors.PlainError` for a value that has no JSON.
     """
     notes: tuple[str, ...] = ()
-    match answer:
-        case Ok(str() as text) | Failed(reason=str() as text):
-            text = str.__str__(text)
-        case Ok(value) | Failed(reason=value):
-            text, notes = json_text(value)
-        case AskUser(question):
-            text = str.__str__(question)
-        case Halt(_, value):
+    if isinstance(answer, AskUser):
+        text = str.__str__(answer.question)
+    else:
+        value = answer.reason if isinstance(answer, Failed) else answer.value
+        if isinstance(value, str) and not isinstance(answer, Halt):
+            text = str.__str__(value)
+        else:
             text, notes = json_text(value)
     return model_text(text, trusted=trusted), notes
 

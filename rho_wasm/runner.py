@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 
 from rho_wasm.answers import is_host_made
 from rho_wasm.arguments import checked_arguments
@@ -134,7 +135,8 @@ class ToolRunner:
         inside an exception group.
         """
         watermark = Watermark()
-        await watermark.settle()
+        if watermark.asked_before:
+            await anyio.lowlevel.checkpoint()
         told = ToolContext(
             call=call,
             context=context,

@@ -78,6 +78,8 @@ class Guard:
 
     def left(self, version: VersionKey, token: object) -> Quarantine | None:
         """The call ended. Answers the suspension that it was the trial of, None if it was none."""
+        if not self._trials:
+            return None
         with self._lock:
             trial = self._trials.get(version)
             if trial is None or trial.token is not token:

@@ -152,7 +152,7 @@ class _Window:
         return True
 
     def has(self, call: CallKey) -> bool:
-        return call in self._calls_struck
+        return bool(self._calls_struck) and call in self._calls_struck
 
     def expire(self, oldest: float) -> None:
         while self.strikes and self.strikes[0].at <= oldest:
