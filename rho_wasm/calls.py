@@ -36,30 +36,33 @@ class CallClock:
     is bound by ``remaining_ms()``.
     """
 
-    __slots__ = ("_deadline", "_paused", "_scope", "timeout_ms")
+    __slots__ = ("_deadline", "_paused", "_scope", "_started", "timeout_ms")
 
     def __init__(self, timeout_ms: float) -> None:
         self.timeout_ms = timeout_ms
         """The bound of the call in milliseconds."""
         self._scope: anyio.CancelScope | None = None
+        self._started = False
         self._deadline = math.inf
         self._paused = 0
 
-    def start(self, scope: anyio.CancelScope, *, paused: bool = False) -> None:
+    def start(self, scope: anyio.CancelScope | None, *, paused: bool = False) -> None:
         """Starts the clock: ``scope`` is cancelled when the time is over. Called once, by the runner.
 
-        ``paused``: the handler keeps the deadline itself, so the clock stands still for the whole call. (Setting a
-        timer of the event loop and taking it back, twice, cost a guest call more than all else outside its sandbox.)
+        ``paused``: the handler keeps the deadline itself, so the clock stands still for the whole call and needs no
+        scope. (Setting a timer of the event loop and taking it back, twice, cost a guest call more than all else
+        outside its sandbox.)
         """
+        self._started = True
         self._scope = scope
-        if paused:
+        if scope is None or paused:
             self._deadline, self._paused = self.timeout_ms / 1000, 1
             return
         self._deadline = scope.deadline = anyio.current_time() + self.timeout_ms / 1000
 
     def remaining_ms(self) -> float:
         """Milliseconds left; never negative. The whole timeout before the start; exact inside ``paused()`` too."""
-        if self._scope is None:
+        if not self._started:
             return self.timeout_ms
         left = self._deadline if self._paused else self._deadline - anyio.current_time()
         return max(0.0, left * 1000)
@@ -182,7 +185,10 @@ class RunningCall:
         return self.context.meter
 
     def cancel(self) -> None:
-        """Ends the call: its result becomes ``cancelled``. From the event loop's thread; does nothing once it ended."""
+        """Ends the call: its result becomes ``cancelled``. From the event loop's thread; does nothing once it ended.
+
+        A guest's call runs to its own end first where no source has said that it may do this (``cancels_calls``).
+        """
         self._cancel()
 
     def add_done_callback(self, callback: Callable[[ToolResult], None]) -> None:

@@ -17,7 +17,7 @@ from rho_wasm.events import OnEvent, SourceFailed, emit
 from rho_wasm.names import Reservations, problem_of
 from rho_wasm.offered import Shadowed, ToolSchemas, ToolSnapshot
 from rho_wasm.schema import ArgumentSchema
-from rho_wasm.sources import ToolSource, source_name, source_version
+from rho_wasm.sources import ToolSource, cancels_calls, source_name, source_version
 from rho_wasm.tools import Tool
 from rho_wasm.untrusted import exception_text, inert, type_name
 
@@ -83,6 +83,8 @@ class ToolRegistry:
                 raise ValueError(f"two core tools are named {tool.name!r}")
             self._core[tool.name] = tool
         self._sources = tuple(sources)
+        self.calls_may_be_cancelled = any(map(cancels_calls, self._sources))
+        """Whether a source may cancel a call that it was told of."""
         self._reservations = Reservations(core=self._core, reserved=reserved)
         self._writing = threading.Lock()
         # Readers take no lock: each change is one assignment to one dict.

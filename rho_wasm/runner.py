@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -29,6 +30,7 @@ from rho_wasm.untrusted import exception_text, inert
 
 __all__ = ["ToolRunner"]
 
+_NO_SCOPE = contextlib.nullcontext()
 _NO_VALUES: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -203,13 +205,14 @@ class ToolRunner:
         self, tool: Tool, arguments: dict[str, Any], context: ToolContext, watermark: Watermark
     ) -> ToolResult:
         generation = _generation_of(tool)
-        stop = _Stop()
+        guest = is_host_made(tool)  # the sandbox keeps its deadline, so an answer of it came in time
+        stop = _Stop(scoped=not guest or self.registry.calls_may_be_cancelled)
         running = RunningCall(tool, context, stop.cancel, generation)
         result: ToolResult | None = None
         started = time.perf_counter()
         try:
             try:
-                answer = await self._execute(running, arguments, stop, watermark)
+                answer = await self._execute(running, arguments, stop, watermark, guest=guest)
                 spent_ms = (time.perf_counter() - started) * 1000
                 result = answered(
                     answer,
@@ -233,15 +236,14 @@ class ToolRunner:
                 emit(self._on_event, failed)
 
     async def _execute(
-        self, running: RunningCall, arguments: dict[str, Any], stop: _Stop, watermark: Watermark
+        self, running: RunningCall, arguments: dict[str, Any], stop: _Stop, watermark: Watermark, *, guest: bool
     ) -> HandlerResult:
         """The handler's answer, within its time. Raises ToolError where there is none."""
         tool, context, clock = running.tool, running.context, running.meter.clock
-        guest = is_host_made(tool)  # the sandbox keeps its deadline, so an answer of it came in time
         answer: HandlerResult | None = None
         raised: BaseException | None = None
         try:
-            with stop.scope:
+            with stop.scope or _NO_SCOPE:
                 if self._on_event is not None:
                     emit(
                         self._on_event,
@@ -263,7 +265,7 @@ class ToolRunner:
             await watermark.raise_swallowed()
             if stop.asked:
                 raise _cancelled(tool.name)
-            if not guest and (stop.scope.cancelled_caught or clock.remaining_ms() <= 0):
+            if not guest and (stop.ended_by_scope or clock.remaining_ms() <= 0):
                 raise ToolError("deadline", tool=tool.name, limit="timeout_ms", value=int(clock.timeout_ms))
             if raised is not None:
                 raise raised if isinstance(raised, ToolError) else fault_of(raised, tool, watermark)
@@ -279,17 +281,22 @@ class ToolRunner:
 
 
 class _Stop:
-    """The scope of one call, and whether somebody who watches the call ended it."""
+    """The scope of one call, None where nothing needs one, and whether somebody who watches the call ended it."""
 
     __slots__ = ("asked", "scope")
 
-    def __init__(self) -> None:
-        self.scope = anyio.CancelScope()
+    def __init__(self, *, scoped: bool) -> None:
+        self.scope = anyio.CancelScope() if scoped else None
         self.asked = False
+
+    @property
+    def ended_by_scope(self) -> bool:
+        return self.scope is not None and self.scope.cancelled_caught
 
     def cancel(self) -> None:
         self.asked = True
-        self.scope.cancel()
+        if self.scope is not None:
+            self.scope.cancel()
 
 
 def _cancelled(tool: str) -> ToolError:

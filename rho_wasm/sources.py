@@ -18,16 +18,25 @@ from rho_wasm.events import OnEvent, SourceFailed, emit
 from rho_wasm.tools import Tool
 from rho_wasm.untrusted import exception_text, inert, type_name
 
-__all__ = ["FilteredSource", "PrefixedSource", "RefreshingSource", "ToolSource", "source_name", "source_version"]
+__all__ = [
+    "FilteredSource",
+    "PrefixedSource",
+    "RefreshingSource",
+    "ToolSource",
+    "cancels_calls",
+    "source_name",
+    "source_version",
+]
 
 
 class ToolSource(Protocol):
     """Something that is asked, on every look-up, for the tools that it has now. Sync: it answers from memory.
 
     It should answer the same :class:`Tool` objects as long as nothing changed, since a registry keeps what it worked
-    out about each. Two attributes are optional: ``name`` is used in reports (else the class's name), and ``version``
-    is any value that differs from the one before whenever the tools changed; a registry does not ask such a source
-    for its list again before that.
+    out about each. Three attributes are optional: ``name`` is used in reports (else the class's name); ``version``
+    is any value that differs from the one before whenever the tools changed, and a registry does not ask such a source
+    for its list again before that; ``cancels_calls`` is False where it never cancels a call that it was told of, so
+    that short guest calls need not be made ready for it.
     """
 
     def list(self) -> Sequence[Tool]:
@@ -54,6 +63,11 @@ def source_version(source: ToolSource) -> Any:
     return getattr(source, "version", None)
 
 
+def cancels_calls(source: ToolSource) -> bool:
+    """Whether ``source`` may cancel calls. It may unless it says that it does not."""
+    return getattr(source, "cancels_calls", True) is not False
+
+
 class RefreshingSource:
     """A source whose tools are fetched: ``fetch`` is awaited by :meth:`refresh`, never on a look-up.
 
@@ -61,6 +75,8 @@ class RefreshingSource:
     answers something else than Tools is reported (``SourceFailed``) and changes nothing. Of two at once the one that
     began later wins.
     """
+
+    cancels_calls = False
 
     def __init__(
         self,
@@ -135,6 +151,10 @@ class PrefixedSource:
     def version(self) -> Any:
         return source_version(self.source)
 
+    @property
+    def cancels_calls(self) -> bool:
+        return cancels_calls(self.source)
+
     def list(self) -> Sequence[Tool]:
         tools = self.source.list()
         offered = [renamed for tool in tools if (renamed := self._rename(tool)) is not None]
@@ -175,6 +195,10 @@ class FilteredSource:
     @property
     def name(self) -> str:
         return source_name(self.source)
+
+    @property
+    def cancels_calls(self) -> bool:
+        return cancels_calls(self.source)
 
     def list(self) -> Sequence[Tool]:
         return [tool for tool in self.source.list() if self._keep(tool)]

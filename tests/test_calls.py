@@ -110,6 +110,16 @@ async def test_a_clock_started_paused_stands_still_for_the_whole_call() -> None:
         assert scope.deadline == math.inf
 
 
+async def test_a_clock_of_a_handler_that_keeps_its_deadline_needs_no_scope() -> None:
+    clock = CallClock(HOUR_MS)
+    clock.start(None, paused=True)
+    with clock.paused():
+        await anyio.lowlevel.checkpoint()
+        assert clock.remaining_ms() == HOUR_MS
+        clock.spend(1_000)
+    assert clock.remaining_ms() == pytest.approx(HOUR_MS - 1_000)
+
+
 async def test_what_was_spent_inside_a_pause_is_taken() -> None:
     clock = CallClock(HOUR_MS)
     with anyio.CancelScope() as scope:

@@ -144,6 +144,35 @@ async def test_cancelling_a_running_call_is_cancelled() -> None:
     source.watched[0].cancel()  # does nothing once it ended
 
 
+class Guest(Waiting):
+    """A handler as the host makes them for guests: it keeps its deadline itself."""
+
+    trusted_errors = True
+
+    async def __call__(self, arguments: Any) -> Ok:
+        return await self._handle(arguments)
+
+
+@pytest.mark.parametrize("interrupted", [True, False])
+async def test_a_guest_is_interrupted_unless_every_source_said_that_it_cancels_no_calls(interrupted: bool) -> None:
+    class Quiet(FakeSource):
+        cancels_calls = False
+
+    source, guest, results = Quiet(), Guest(), []
+    runner = runner_of(make(guest), sources=[source, FakeSource()] if interrupted else [source])
+
+    async def one() -> None:
+        results.append(await runner.run(call()))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(one)
+        await guest.began.wait()
+        source.watched[0].cancel()
+        if not interrupted:
+            guest.let_go.set()
+    assert [(result.kind, result.reason) for result in results] == [("host", "cancelled")]
+
+
 async def test_a_cancelled_call_is_cancelled_also_if_its_handler_answers_all_the_same() -> None:
     source = FakeSource()
 

@@ -12,7 +12,7 @@ from rho_wasm.calls import RunningCall
 from rho_wasm.errors import NotATool
 from rho_wasm.events import SourceFailed
 from rho_wasm.registry import ToolRegistry
-from rho_wasm.sources import FilteredSource, PrefixedSource, RefreshingSource, source_name
+from rho_wasm.sources import FilteredSource, PrefixedSource, RefreshingSource, cancels_calls, source_name
 from rho_wasm.testing import FakeSource
 from rho_wasm.tools import Tool
 from tests.helpers import Events, call, context, echo
@@ -185,3 +185,18 @@ def test_wrapped_sources_are_told_of_every_call() -> None:
         source.watch(told)
     assert one.watched == other.watched == [told]
     assert told.call == call("echo")
+
+
+def test_a_source_may_cancel_calls_unless_it_says_that_it_does_not() -> None:
+    class Quiet(FakeSource):
+        cancels_calls = False
+
+    async def fetch() -> list[Tool]:
+        return []
+
+    for quiet in (Quiet(), RefreshingSource(fetch), PrefixedSource(Quiet(), "a"), FilteredSource(Quiet(), bool)):
+        assert not cancels_calls(quiet)
+        assert not ToolRegistry([], sources=[quiet]).calls_may_be_cancelled
+    for source in (FakeSource(), PrefixedSource(FakeSource(), "a"), FilteredSource(FakeSource(), bool)):
+        assert cancels_calls(source)
+        assert ToolRegistry([], sources=[Quiet(), source]).calls_may_be_cancelled

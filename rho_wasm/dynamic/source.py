@@ -58,6 +58,8 @@ class DynamicSource:
     caller's to close, after :meth:`aclose`.
     """
 
+    cancels_calls = False
+
     def __init__(
         self,
         store: Store,
