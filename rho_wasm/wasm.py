@@ -1,8 +1,8 @@
 """WebAssembly binaries as bytes: LEB128, names and sections, read and written. Nothing here runs or compiles.
 
 Sources: WebAssembly Core Specification, chapter 5 (binary format): 5.2.2 integers, 5.2.4 names, 5.5.2 sections, 5.5.3
-custom sections. What is malformed raises :class:`ModuleRejected` with the reason ``header``, ``leb128``, ``name`` or
-``truncated``, whoever asks: bytes of a guest are never trusted.
+custom sections. What is malformed raises :class:`ModuleRejected` with the reason ``header``, ``leb128``, ``name``,
+``sections`` or ``truncated``, whoever asks: bytes of a guest are never trusted.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from rho_wasm.errors import ModuleRejected
 __all__ = [
     "CUSTOM",
     "HEADER",
+    "MAX_SECTIONS",
     "Reader",
     "Section",
     "custom",
@@ -29,6 +30,8 @@ __all__ = [
 HEADER = b"\0asm\x01\0\0\0"
 CUSTOM = 0
 """The id of custom sections."""
+MAX_SECTIONS = 1_000
+"""Of a module that is read at all, with any limits: 5 million empty ones took half a minute to walk."""
 
 _COMPONENT = b"\0asm\x0d\0\x01\0"
 
@@ -116,12 +119,16 @@ def sections(data: bytes) -> Iterator[Section]:
     """The sections of a core module in the order they stand in, one at a time: stop when there are too many.
 
     Raises :class:`ModuleRejected`: ``header`` for anything but a core module of version 1, ``leb128`` and ``truncated``
-    for a size that is wrong. Order and content are the caller's to check.
+    for a size that is wrong, ``sections`` for more than :data:`MAX_SECTIONS`. Order and content are the caller's to
+    check.
     """
     if data[:8] != HEADER:
         raise ModuleRejected("header", _what_it_is(data), hint="build a core module (wasm32), not a component or text")
     reader = Reader(data, len(HEADER))
+    count = 0
     while not reader.done:
+        if (count := count + 1) > MAX_SECTIONS:
+            raise ModuleRejected("sections", "the module has too many sections", limit=MAX_SECTIONS, value=count)
         start = reader.position
         identifier = reader.byte()
         size = reader.u32()

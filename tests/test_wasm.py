@@ -127,3 +127,11 @@ def test_embedding_replaces_every_section_of_that_name_and_keeps_the_rest() -> N
 def test_embedding_into_something_else_than_a_module_is_refused() -> None:
     with pytest.raises(ModuleRejected):
         with_custom(b"(module)", "a", b"")
+
+
+def test_a_module_of_endless_sections_is_given_up() -> None:
+    module = HEADER + b"\x00\x01\x00" * 1_001
+    for read in (lambda: list(sections(module)), lambda: custom(module, "x")):
+        with pytest.raises(ModuleRejected) as refused:
+            read()
+        assert (refused.value.reason, refused.value.limit) == ("sections", 1_000)

@@ -20,6 +20,7 @@ __all__ = [
     "MEMORY",
     "PAGE_BYTES",
     "REQUIRED_EXPORTS",
+    "RESERVED_PREFIX",
     "RHO",
     "RHO_IMPORTS",
     "WASI",
@@ -39,6 +40,8 @@ MEMORY = "memory"
 ALLOC = "rho_alloc"
 CALL = "rho_call"
 INITIALIZE = "_initialize"
+RESERVED_PREFIX = "rho:"
+"""Exports of such names are the host's own additions."""
 
 ValueType: TypeAlias = Literal["i32", "i64", "f32", "f64", "v128", "funcref", "externref"]
 

@@ -50,7 +50,7 @@ CHECKS: tuple[Callable[[Facts], None], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """A module that passed. ``code`` is what is compiled: the module without its custom sections, except ``name``."""
+    """A module that passed. ``code`` is what is compiled: the module without its custom sections."""
 
     sha256: str
     """Of the whole file as it was given, in hex."""
@@ -58,6 +58,8 @@ class Admitted:
     code: bytes
     code_bytes: int
     """Size of the code section: what a compilation's budget follows."""
+    names: bytes
+    """The payload of its ``name`` section, for backtraces; empty if there is none or it is too large."""
     memory_min_bytes: int
     imports: frozenset[tuple[str, str]]
     """Module and name of each host function that it may call."""
@@ -81,6 +83,7 @@ def admit(wasm: bytes, *, limits: HostLimits | None = None) -> Admitted:
         manifest=module.manifest,
         code=_without_customs(module),
         code_bytes=module.code_bytes,
+        names=_names(module),
         memory_min_bytes=module.memory_pages * PAGE_BYTES,
         imports=frozenset(module.imports),
         exports=frozenset(module.exports) & {MEMORY, *EXPORT_TYPES},
@@ -88,8 +91,14 @@ def admit(wasm: bytes, *, limits: HostLimits | None = None) -> Admitted:
 
 
 def _without_customs(module: Facts) -> bytes:
-    """The module as it will be compiled. Of custom sections only one ``name`` stays, for backtraces, if it is small."""
-    names = [section for name, section, _ in module.customs if name == _NAME_SECTION]
-    kept = [section for section in names[:1] if section.end - section.start <= module.limits.name_section_bytes]
-    ordered = sorted([*module.sections.values(), *kept], key=lambda section: section.start)
+    """The module as it will be compiled. Why names are left out too is said in :mod:`rho_wasm.sandbox.names`."""
+    ordered = sorted(module.sections.values(), key=lambda section: section.start)
     return b"".join([HEADER, *(module.data[section.start : section.end] for section in ordered)])
+
+
+def _names(module: Facts) -> bytes:
+    for name, section, payload in module.customs:
+        if name == _NAME_SECTION:
+            small = section.end - section.start <= module.limits.name_section_bytes
+            return module.data[payload : section.end] if small else b""
+    return b""

@@ -144,6 +144,13 @@ def check_exports(module: Facts) -> None:
     for _ in range(_count(reader, "exports", "exports", module.limits.exports)):
         name = _name(reader, module)
         kind, index = reader.byte(), reader.u32()
+        if name.startswith(abi.RESERVED_PREFIX):
+            raise ModuleRejected(
+                "export_reserved",
+                f"names that begin with {abi.RESERVED_PREFIX} are the host's: {shown(name)}",
+                name=shown(name),
+                hint="export it under another name",
+            )
         if name in module.exports:
             raise ModuleRejected("export_duplicate", f"two exports are named {shown(name)}", name=shown(name))
         there = (len(module.functions), module.tables, module.memories, module.globals)

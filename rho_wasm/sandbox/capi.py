@@ -34,8 +34,6 @@ __all__ = [
 
 MAX_FRAMES = 32
 """Frames of a backtrace that are read, innermost first."""
-_NAME_BYTES = 512
-"""Bytes of a function's name that are read, 128 characters: a 90 KB name once made a text of 1.8 MB."""
 _MESSAGE_BYTES = 2_000
 
 ffi: Any = _ffi
@@ -65,7 +63,6 @@ _error_message = _function(_SHORT, "wasmtime_error_message", None, _P, _P)
 _error_new = _function(_SHORT, "wasmtime_error_new", _P, ctypes.c_char_p)
 _error_trace = _function(_SHORT, "wasmtime_error_wasm_trace", None, _P, _P)
 _export = _function(_SHORT, "wasmtime_instance_export_get", ctypes.c_bool, _P, _P, ctypes.c_char_p, _SIZE, _P)
-_frame_name = _function(_SHORT, "wasmtime_frame_func_name", _P, _P)
 _frame_number = _function(_SHORT, "wasm_frame_func_index", ctypes.c_uint32, _P)
 _frame_offset = _function(_SHORT, "wasm_frame_func_offset", _SIZE, _P)
 _frames_delete = _function(_SHORT, "wasm_frame_vec_delete", None, _P)
@@ -114,9 +111,8 @@ def raise_epoch(engine: wasmtime.Engine, ticks: int) -> None:
 
 
 class Frame(NamedTuple):
-    """One frame of a backtrace: the function's name (the guest's raw text, cut), its number, the offset in it."""
+    """One frame of a backtrace: the function's number, the offset in it."""
 
-    name: str | None
     function: int
     offset: int
 
@@ -317,30 +313,27 @@ def _raise_fault(error: int | None, trap: int | None) -> None:
 
 
 def _take_error(error: int) -> GuestFault:
-    message = ffi.wasm_byte_vec_t()
-    _error_message(error, ctypes.byref(message))
-    text = ctypes.string_at(message.data, min(message.size, _MESSAGE_BYTES)).decode("utf-8", "replace")
-    _vec_delete(ctypes.byref(message))
-    frames = ffi.wasm_frame_vec_t()
-    _error_trace(error, ctypes.byref(frames))
-    fault = GuestFault(None, text, _take_frames(frames))
+    raw = ffi.wasm_frame_vec_t()
+    _error_trace(error, ctypes.byref(raw))
+    frames = _take_frames(raw)
+    text = ""
+    if not frames:
+        # With frames the text would be wasmtime's rendering of the guest's backtrace, which nobody needs.
+        message = ffi.wasm_byte_vec_t()
+        _error_message(error, ctypes.byref(message))
+        text = ctypes.string_at(message.data, min(message.size, _MESSAGE_BYTES)).decode("utf-8", "replace")
+        _vec_delete(ctypes.byref(message))
+    fault = GuestFault(None, text, frames)
     _error_delete(error)
     return fault
 
 
 def _take_frames(frames: Any) -> tuple[Frame, ...]:
-    read = tuple(_frame(frames.data[n]) for n in range(min(frames.size, MAX_FRAMES)))
+    read = tuple(
+        Frame(_frame_number(frames.data[n]), _frame_offset(frames.data[n])) for n in range(min(frames.size, MAX_FRAMES))
+    )
     _frames_delete(ctypes.byref(frames))
     return read
-
-
-def _frame(frame: Any) -> Frame:
-    name = _frame_name(frame)
-    text = None
-    if name:
-        raw = ffi.wasm_byte_vec_t.from_address(name)
-        text = ctypes.string_at(raw.data, min(raw.size, _NAME_BYTES)).decode("utf-8", "replace")
-    return Frame(text, _frame_number(frame), _frame_offset(frame))
 
 
 def leaked_ticks(engine: wasmtime.Engine) -> tuple[int, int]:

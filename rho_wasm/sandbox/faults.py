@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from rho_wasm.limits import Limits
 from rho_wasm.sandbox.capi import Frame, GuestFault
+from rho_wasm.sandbox.names import function_names
 from rho_wasm.sandbox.state import GuestTrap
 from rho_wasm.untrusted import inert
 
@@ -61,23 +62,34 @@ class CallFailed(Exception):
         self.trace = tuple(trace)
 
 
-def backtrace(frames: Sequence[Frame]) -> tuple[str, ...]:
-    """One inert line a frame: the function's name, or its number where the module has no names, and the offset."""
+def backtrace(frames: Sequence[Frame], names: bytes = b"") -> tuple[str, ...]:
+    """One inert line a frame: the function's name, or its number where the module has no names, and the offset.
+
+    ``names`` is the payload of the module's ``name`` section.
+    """
+    named = function_names(names, (frame.function for frame in frames))
     return tuple(
-        f"{inert(frame.name, limit=_NAME_CHARS) if frame.name else f'function {frame.function}'} (+{frame.offset:#x})"
+        f"{inert(name, limit=_NAME_CHARS) if (name := named.get(frame.function)) else f'function {frame.function}'}"
+        f" (+{frame.offset:#x})"
         for frame in frames
     )
 
 
 def explain(
-    fault: GuestFault, *, cause: GuestTrap | None, limits: Limits, memory_refused: bool, instantiating: bool = False
+    fault: GuestFault,
+    *,
+    cause: GuestTrap | None,
+    limits: Limits,
+    memory_refused: bool,
+    names: bytes = b"",
+    instantiating: bool = False,
 ) -> CallFailed:
     """The reason of ``fault``.
 
     ``cause`` is why the host stopped the guest, where it did. ``memory_refused`` says that ``memory.grow`` answered -1
     in this call: a guest without memory ends in the same trap as one that panics.
     """
-    trace = backtrace(fault.frames)
+    trace = backtrace(fault.frames, names)
     if cause is not None:
         return stopped(cause, trace=trace)
     if fault.code == _OUT_OF_FUEL:

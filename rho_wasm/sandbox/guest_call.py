@@ -112,6 +112,7 @@ class GuestCall:
                 cause=self.state.fault,
                 limits=limits,
                 memory_refused=self.memory_refused,
+                names=self.state.names,
                 instantiating=not entered,
             ) from None
         finally:

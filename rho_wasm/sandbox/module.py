@@ -27,9 +27,12 @@ class NativeModule:
         module: wasmtime.Module,
         pre: wasmtime.InstancePre,
         *,
+        names: bytes,
         on_end: Callable[[NativeModule], None],
     ) -> None:
         self.sha256 = sha256
+        self.names = names
+        """The payload of its ``name`` section."""
         self.manifest = manifest
         self.pre = pre
         self._module = module

@@ -17,6 +17,7 @@ from rho_wasm.host_threads import HostThreads, NoThread, Outcome
 from rho_wasm.limits import HostLimits, Limits
 from rho_wasm.results import HandlerResult
 from rho_wasm.sandbox.cache import CacheStatistics, NativeCache
+from rho_wasm.sandbox.crowds import Crowds
 from rho_wasm.sandbox.faults import CallFailed
 from rho_wasm.sandbox.guest_call import GuestCall
 from rho_wasm.sandbox.loader import Loader
@@ -72,6 +73,7 @@ class Sandbox:
         self._runtime = Runtime(limits, ticker=ticker)
         self._loader = Loader(self._runtime, limits, cache)
         self._slots = Slots(limits)
+        self._crowds = Crowds()
         self._threads = HostThreads(max_abandoned=2 * limits.max_concurrent_calls)
         self._running: set[GuestCall] = set()
         self._calls = 0
@@ -117,14 +119,19 @@ class Sandbox:
                 async with self._slots.taken(label, memory=limits.memory_bytes):
                     self._check_open()
                     state = CallState(
-                        limits=limits, declared=frozenset(module.manifest.capabilities), capabilities=capabilities
+                        limits=limits,
+                        declared=frozenset(module.manifest.capabilities),
+                        capabilities=capabilities,
+                        names=native.names,
                     )
                     deadline_ms = min(limits.deadline_ms, meter.clock.remaining_ms())
                     call = GuestCall(self._runtime, native.pre, state, deadline_ms=deadline_ms)
                     request = envelope.request(tool, dict(arguments), context=context)
+                    stay = self._crowds.enter(module.sha256)
                     try:
                         outcome = await self._in_thread(call, request, tool=label)
                     finally:
+                        meter.at_once = stay.leave()
                         _fill(meter, call)
         except Overloaded as full:
             raise ToolError("overloaded", tool=label, detail=full.detail, limit=full.limit, value=full.value) from None

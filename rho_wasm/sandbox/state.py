@@ -55,6 +55,7 @@ class CallState:
         "host_calls",
         "limits",
         "log",
+        "names",
         "random",
         "reply",
     )
@@ -66,8 +67,11 @@ class CallState:
         seed: bytes = b"",
         declared: frozenset[str] = frozenset(),
         capabilities: Capabilities | None = None,
+        names: bytes = b"",
     ) -> None:
         self.limits = limits
+        self.names = names
+        """The payload of the module's ``name`` section, for a backtrace."""
         self.log = LogBuffer(limits.log_bytes)
         self.clock = VirtualClock()
         self.random = SeededRandom(seed)

@@ -18,7 +18,7 @@ __all__ = ["GROW_REFUSED", "VERSION", "watch_grows"]
 
 GROW_REFUSED = "rho:grow_refused"
 """The exported i32 global: 1 once a grow was refused."""
-VERSION = 1
+VERSION = 2
 """Part of the key of compiled code: raise it when this file makes other code of the same module."""
 
 _GROW = b"\x40\x00"
@@ -46,8 +46,6 @@ def watch_grows(module: bytes) -> bytes:
     flag = _count(module, found.get(GLOBAL))
     grown = _code(module, found[CODE], encode_u32(function), encode_u32(flag))
     if grown is None:
-        return module
-    if EXPORT not in found or _taken(module, found[EXPORT]):
         return module
     changed = {
         TYPE: _appended(module, found.get(TYPE), _I32_TO_I32),
@@ -77,17 +75,6 @@ def _appended(module: bytes, section: Section | None, item: bytes) -> bytes:
     reader = section.reader(module)
     count = reader.u32()
     return encode_u32(count + 1) + module[reader.position : section.end] + item
-
-
-def _taken(module: bytes, exports: Section) -> bool:
-    """Whether the module exports something under the flag's name: then it is not watched, and only it is the poorer."""
-    reader = exports.reader(module)
-    for _ in range(reader.u32()):
-        if reader.take(reader.u32()) == GROW_REFUSED.encode():
-            return True
-        reader.skip(1)
-        reader.u32()
-    return False
 
 
 def _code(module: bytes, section: Section, function: bytes, flag: bytes) -> bytes | None:

@@ -126,10 +126,9 @@ def test_a_setting_that_wasmtime_does_not_know_is_an_error() -> None:
         make_engine(EngineConfig((Setting("no_such_thing", "bool", 1),)))
 
 
-def test_a_backtrace_is_bounded_in_frames_and_names() -> None:
-    name = "n" * 90_000
-    guest = Guest(f'(module (func ${name} (export "f") (param i32) (call ${name} (local.get 0))))')
+def test_a_backtrace_is_bounded_in_frames() -> None:
+    guest = Guest('(module (func $f (export "f") (param i32) (call $f (local.get 0))))')
     with pytest.raises(GuestFault) as caught:
         guest.call("f", 0, answers=False)
     assert 0 < len(caught.value.frames) <= 32
-    assert all(frame.name is not None and len(frame.name) <= 512 for frame in caught.value.frames)
+    assert {frame.function for frame in caught.value.frames} == {0}

@@ -9,6 +9,7 @@ from rho_wasm.results import KINDS
 from rho_wasm.sandbox.capi import Frame, GuestFault
 from rho_wasm.sandbox.faults import CallFailed, backtrace, explain
 from rho_wasm.sandbox.state import GuestTrap
+from tests.sandbox.test_names import name_section
 
 LIMITS = Limits()
 
@@ -21,7 +22,7 @@ def explained(
     refused: bool = False,
     instantiating: bool = False,
 ) -> CallFailed:
-    fault = GuestFault(code, message, (Frame("f", 1, 2),))
+    fault = GuestFault(code, message, (Frame(1, 2),))
     return explain(fault, cause=cause, limits=LIMITS, memory_refused=refused, instantiating=instantiating)
 
 
@@ -29,7 +30,7 @@ def explained(
 def test_every_trap_code_has_a_reason_that_results_know(code: int) -> None:
     assert explained(code).reason == ("out_of_fuel" if code == 11 else "trapped")
     assert KINDS[explained(code).reason] == "crashed"
-    assert explained(code).trace == ("f (+0x2)",)
+    assert explained(code).trace == ("function 1 (+0x2)",)
 
 
 def test_after_a_refused_grow_a_trap_is_out_of_memory_but_an_overflowed_stack_is_not() -> None:
@@ -67,10 +68,12 @@ def test_what_a_module_starts_with_over_a_limit_is_out_of_memory(message: str, l
 
 
 def test_frames_without_a_name_have_a_number() -> None:
-    assert backtrace([Frame(None, 7, 255), Frame("", 8, 0)]) == ("function 7 (+0xff)", "function 8 (+0x0)")
+    names = name_section({8: b""})
+    assert backtrace([Frame(7, 255), Frame(8, 0)], names) == ("function 7 (+0xff)", "function 8 (+0x0)")
 
 
 def test_a_hostile_name_is_inert_and_bounded() -> None:
-    (line,) = backtrace([Frame("\x1b[2J\u202e" + "x" * 512, 1, 0)])
+    names = name_section({1: "\x1b[2J\u202e".encode() + b"x" * 90_000})
+    (line,) = backtrace([Frame(1, 0)], names)
     assert line.isprintable()
     assert len(line) <= 128 + len(" (+0x0)")

@@ -62,7 +62,7 @@ def test_a_closed_runtime_runs_nothing(runtime: Runtime) -> None:
 
 def test_native_code_ends_once_with_its_last_holder(runtime: Runtime) -> None:
     ended: list[NativeModule] = []
-    shared = NativeModule("00", MANIFEST, *runtime.link(native(runtime, wat(ECHO))), on_end=ended.append)
+    shared = NativeModule("00", MANIFEST, *runtime.link(native(runtime, wat(ECHO))), names=b"", on_end=ended.append)
     guest = GuestModule(shared)
     held = guest.held()
     guest.close()

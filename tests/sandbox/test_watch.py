@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
 import wasmtime
 
+from rho_wasm.errors import ModuleRejected
 from rho_wasm.limits import Limits
 from rho_wasm.results import Ok
 from rho_wasm.sandbox import Sandbox
+from rho_wasm.sandbox.admission import admit
 from rho_wasm.sandbox.watch import GROW_REFUSED, watch_grows
-from tests.sandbox.guests import ECHO, MEBIBYTE, answering, called, run, wat
+from tests.sandbox.guests import ECHO, MEBIBYTE, answering, called, guest, run, wat
 
 HOG = "(loop $l (br_if $l (i32.ne (memory.grow (i32.const 1)) (i32.const -1)))) unreachable"
 
@@ -99,8 +102,7 @@ def test_grows_everywhere_are_watched_and_the_module_stays_valid() -> None:
 
 
 def test_a_guest_cannot_take_the_flags_name_away() -> None:
-    module = wat(
-        "(drop (memory.grow (i32.const 1))) (i64.const 0)",
-        extra=f'(global (export "{GROW_REFUSED}") i32 (i32.const 1))',
-    )
-    assert watch_grows(module) is module
+    module = guest("(i64.const 0)", extra=f'(global (export "{GROW_REFUSED}") i32 (i32.const 1))')
+    with pytest.raises(ModuleRejected) as refused:
+        admit(module)
+    assert (refused.value.reason, refused.value.name) == ("export_reserved", GROW_REFUSED)
