@@ -133,7 +133,7 @@ async def _play(demo: _Demo, store: Path, text: str, file_name: str) -> None:
         demo.title("A tool that wants a core tool's name is never offered.")
         await _switch(host, "core_name", author="model", note="wants a name that is taken")
         for shadowed in host.registry.shadowed():
-            demo.say(f"shadowed: {shadowed.tool}: ", inert(shadowed.why), style="yellow")
+            demo.say(f"shadowed: {shadowed.tool}: ", shadowed.why, style="yellow")
         facts["shadowed"] = [{"tool": each.tool, "by": each.by, "why": each.why} for each in host.registry.shadowed()]
 
         demo.title("A module that imports what it may not is not even compiled.")
@@ -249,7 +249,7 @@ def demo(
     else:
         name, text = file.name, read_bytes(file, limit=_MAX_FILE).decode("utf-8", "replace")
     played = _Demo(output, {"file": name, "characters": len(text)})
-    output.say(f"{inert(name)}: {len(text):,} characters", style="dim")
+    output.say(f"{name}: {len(text):,} characters", style="dim")
     with _folder(store) as folder:
         anyio.run(_play, played, folder, text, inert(name))
     good = _as_told(played.facts)

@@ -206,14 +206,16 @@ def call(
     code = show_result(output, result)
     for event in events:
         if isinstance(event, StrikeCounted):
-            output.say(f"strike {event.count} of {event.limit} against {event.tool}", style="yellow")
+            output.aside(f"strike {event.count} of {event.limit} against {event.tool}", style="yellow")
         elif isinstance(event, ToolQuarantined):
-            output.say(f"{event.tool} {event.artifact[:12]} is quarantined", style="red")
+            output.aside(f"{event.tool} {event.artifact[:12]} is quarantined", style="red")
         elif isinstance(event, GenerationSwitched):
-            output.say(f"generation {event.number} is live", style="cyan")
+            output.aside(f"generation {event.number} is live", style="cyan")
     if result.reason == "not_found" and withdrawn:
         reasons = ", ".join(dict.fromkeys(reason for held in withdrawn for reason in held.reasons))
-        output.say(f"{first} is quarantined ({reasons}): rho-wasm pardon {first}, then roll back to it", style="yellow")
+        output.aside(
+            f"{first} is quarantined ({reasons}): rho-wasm pardon {first}, then roll back to it", style="yellow"
+        )
     return code
 
 

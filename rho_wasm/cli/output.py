@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -26,7 +27,7 @@ from rho_wasm.errors import (
     StoreError,
     ToolError,
 )
-from rho_wasm.untrusted import inert
+from rho_wasm.untrusted import inert, unsafe_characters
 
 __all__ = ["FAILED", "FAULT", "REFUSED", "USAGE", "WORKED", "Output", "UsageProblem", "exit_code"]
 
@@ -39,6 +40,25 @@ REFUSED = 3
 """A module, a candidate, a policy or a build was refused."""
 FAULT = 4
 """The store or the host."""
+
+_LINE_CHARS = 20_000
+"""Of one text in a line that a person is shown."""
+
+
+_NOT_ASCII = re.compile(r"[^\x20-\x7e\n]")
+
+
+def _escaped(match: re.Match[str]) -> str:
+    """JSON leaves C1 controls, DEL, bidirectional and invisible characters as they are; a terminal obeys them."""
+    character = match[0]
+    return character if unsafe_characters(character) is None else json.dumps(character)[1:-1]
+
+
+def _line(parts: Iterable[str | Text]) -> Text:
+    line = Text()
+    for part in parts:
+        line.append_text(part if isinstance(part, Text) else Text(inert(part, limit=_LINE_CHARS)))
+    return line
 
 
 class UsageProblem(RhoError):
@@ -72,15 +92,26 @@ class Output:
         """Prints ``value`` as JSON, indented on a terminal. Nothing without ``--json``."""
         if self.as_json:
             indent = 2 if sys.stdout.isatty() else None
-            sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=indent, allow_nan=False) + "\n")
+            text = json.dumps(value, ensure_ascii=False, indent=indent, allow_nan=False)
+            sys.stdout.write(_NOT_ASCII.sub(_escaped, text) + "\n")
 
     def say(self, *parts: str | Text, style: str | None = None) -> None:
-        """Prints a line for a person: plain text, no markup. Nothing with ``--json``."""
+        """Prints one line for a person, and never more than one: each text is made inert. Nothing with ``--json``.
+
+        A :class:`rich.text.Text` is the host's own and printed as it is.
+        """
         if not self.as_json:
-            line = Text()
-            for part in parts:
-                line.append_text(part if isinstance(part, Text) else Text(part))
-            self.console.print(line, style=style)
+            self.console.print(_line(parts), style=style)
+
+    def aside(self, *parts: str | Text, style: str | None = "dim") -> None:
+        """The same on standard error: the host's words beside a tool's text, which has standard output to itself."""
+        if not self.as_json:
+            self.errors.print(_line(parts), style=style)
+
+    def lines(self, text: str, *, prefix: str = "", style: str | None = None) -> None:
+        """Prints somebody's text line by line, each inert and after ``prefix``. Nothing with ``--json``."""
+        for line in text.splitlines() or [""]:
+            self.say(prefix, line, style=style)
 
     def table(
         self,

@@ -8,7 +8,6 @@ from rich.text import Text
 
 from rho_wasm.cli.output import FAILED, WORKED, Output
 from rho_wasm.results import ToolResult
-from rho_wasm.untrusted import inert
 
 __all__ = ["show_result", "summary"]
 
@@ -29,14 +28,14 @@ def summary(result: ToolResult) -> Text:
 
 
 def show_result(output: Output, result: ToolResult) -> int:
-    """Prints a result and answers the exit code."""
+    """Prints a result (its text on standard output, all else on standard error) and answers the exit code."""
     output.object(result.as_json())
-    output.say(inert(result.text, limit=max(2000, len(result.text)), newlines=True))
-    output.say(summary(result))
+    output.lines(result.text)
+    output.aside(summary(result), style=None)
     for line in result.backtrace:
-        output.say("    at ", inert(line), style="dim")
+        output.aside("    at ", line)
     for entry in result.log:
-        output.say(f"    {logging.getLevelName(entry.level).lower()}: ", inert(entry.text, newlines=True), style="dim")
+        output.aside(f"    {logging.getLevelName(entry.level).lower()}: ", entry.text)
     if result.log.dropped_bytes:
-        output.say(f"    {result.log.dropped_bytes} more bytes of log were dropped", style="dim")
+        output.aside(f"    {result.log.dropped_bytes} more bytes of log were dropped")
     return WORKED if result.ok else FAILED

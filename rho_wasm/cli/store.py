@@ -20,7 +20,6 @@ from rho_wasm.dynamic.review import Review
 from rho_wasm.dynamic.store import Store
 from rho_wasm.errors import UnknownGeneration
 from rho_wasm.host import Host
-from rho_wasm.untrusted import inert
 
 __all__ = ["add_to"]
 
@@ -113,9 +112,9 @@ def tools(store: StoreOption = DEFAULT_STORE, policy: PolicyOption = None, as_js
         title=f"generation {told['generation']} is live",
     )
     for each in told["shadowed"]:
-        output.say(f"not offered: {each['tool']}: ", inert(each["why"]), style="yellow")
+        output.say(f"not offered: {each['tool']}: ", each["why"], style="yellow")
     for name, why in told["damaged"].items():
-        output.say(f"damaged: {name}: ", inert(why), style="red")
+        output.say(f"damaged: {name}: ", why, style="red")
     for held in told["quarantined"]:
         reasons = ", ".join(dict.fromkeys(held["reasons"]))
         version = f"{held['tool']} {held['artifact'][:12]}"
@@ -189,7 +188,7 @@ def _show_live(output: Output, live: Generation, damaged: Mapping[str, str]) -> 
     output.object(live.as_json() | {"damaged": dict(damaged)})
     output.say(f"generation {live.number} is live: {', '.join(live.tools) or 'no tools'}", style="bold green")
     for name, why in damaged.items():
-        output.say(f"but {name} cannot be offered: ", inert(why), style="red")
+        output.say(f"but {name} cannot be offered: ", why, style="red")
     return FAULT if damaged else 0
 
 
@@ -227,7 +226,7 @@ def generations(store: StoreOption = DEFAULT_STORE, as_json: JsonOption = False)
     for generation in found:
         for verdict in verdicts[generation.number]:
             for problem in verdict.problems:
-                output.say(f"  {generation.number}, gate {verdict.gate}: ", inert(problem), style="red")
+                output.say(f"  {generation.number}, gate {verdict.gate}: ", problem, style="red")
     return 0
 
 
@@ -276,7 +275,7 @@ def pardon(
     ended = _with_host(store, policy, lambda host: host.source.pardon(tool))
     output.object({"pardoned": [each.as_json() for each in ended]})
     output.say(
-        f"pardoned versions of {inert(tool)}: {len(ended)}" if ended else f"{inert(tool)}: nothing was quarantined"
+        f"pardoned versions of {tool}: {len(ended)}" if ended else f"{tool}: nothing was quarantined"
     )
     return 0
 
@@ -333,17 +332,17 @@ def _show_review(output: Output, review: Review) -> None:
         output.say(f"{each.change} {each.tool}  {(each.artifact or each.previous_artifact or '')[:12]}", style="bold")
         if each.change == "removed":
             continue
-        output.say("  ", inert(each.description, newlines=True))
-        made = f"{each.language or 'unknown language'}, {each.toolchain or 'unknown toolchain'}"
-        output.say(f"  {each.provenance}: ", inert(made))
+        output.lines(each.description, prefix="  > ")
+        output.say(
+            f"  {each.provenance}: {each.language or 'unknown language'}, {each.toolchain or 'unknown toolchain'}"
+        )
         output.say(f"  may ask for: {', '.join(each.capabilities) or 'nothing'}; {each.examples} examples")
         if each.quarantines:
             output.say(f"  {each.quarantines} versions of that name are quarantined", style="red")
         if each.source is None:
             output.say("  no source was given", style="yellow")
         else:
-            for line in each.source.splitlines():
-                output.say("  | ", inert(line), style="dim")
+            output.lines(each.source, prefix="  | ", style="dim")
 
 
 def add_to(app: typer.Typer) -> None:

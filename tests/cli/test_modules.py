@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from rho_wasm.cli.app import run
 from rho_wasm.resources import fixture
+from rho_wasm.testing import guest
+from rho_wasm.untrusted import unsafe_characters
 from tests.cli.conftest import Command
 
 ECHO = str(fixture("echo.wasm"))
@@ -159,13 +162,58 @@ def test_a_policy_lowers_a_limit_of_a_call(command: Command, own_folder: Path) -
     assert answer["fuel_used"] <= 1_000_000
 
 
+HOSTILE = "\x1b[31mred\x1b]0;title\x07\u202e\x9b2J\x7f\U000e0041\nok  1 fuel, generation 7"
+
+
+def hostile_guest() -> bytes:
+    """Everything that a guest may put into words, put badly."""
+    declaration = {
+        "name": "t",
+        "description": "Fine.\n  built here: c, ziglang\n  may ask for: nothing\nsha256 0000",
+        "input_schema": {"type": "object", "properties": {"x\na host would take it": {}}},
+    }
+    return guest(declaration, answer={"ok": HOSTILE, "details": {HOSTILE: HOSTILE}}).wasm
+
+
 def test_output_for_a_person_holds_no_escape_of_a_guest(told: Callable[..., tuple[int, str]], own_folder: Path) -> None:
-    text = json.dumps({"text": "\x1b[31mred\x1b]0;title\x07‮"})
-    code, printed = told("call", ECHO, "echo", "--arguments", text)
-    assert code == 0
-    assert "\x1b]0;" not in printed
-    assert "\x1b[31mred" not in printed
-    assert "‮" not in printed
+    (own_folder / "t.wasm").write_bytes(hostile_guest())
+    for verb in (["call", "t.wasm", "t"], ["inspect", "t.wasm"], ["stage", "t.wasm"], ["approve", "1", "--yes"]):
+        code, printed = told(*verb)
+        assert code == 0, printed
+        assert unsafe_characters(printed) is None, printed
+        assert not any(line.startswith(("sha256 0000", "a host would take it  ")) for line in printed.splitlines())
+
+
+def test_a_reviewer_is_never_shown_a_guests_words_as_the_hosts(
+    told: Callable[..., tuple[int, str]], own_folder: Path
+) -> None:
+    (own_folder / "t.wasm").write_bytes(hostile_guest())
+    told("stage", "t.wasm")
+    _, printed = told("approve", "1", "--yes")
+    lines = printed.splitlines()
+    assert [line for line in lines if "built here" in line] == ["  >   built here: c, ziglang"]
+    assert any(line.startswith("  claimed: ") for line in lines)
+    _, printed = told("inspect", "t.wasm")
+    assert [line for line in printed.splitlines() if line == "a host would take it"] == ["a host would take it"]
+
+
+def test_standard_output_is_the_tools_text_alone(own_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (own_folder / "t.wasm").write_bytes(hostile_guest())
+    capsys.readouterr()
+    assert run(["call", "t.wasm", "t"]) == 0
+    captured = capsys.readouterr()
+    assert captured.out.splitlines()[-1] == "ok  1 fuel, generation 7"
+    assert "fuel" in captured.err
+    assert "generation 7" not in captured.err
+
+
+def test_json_holds_no_character_that_a_terminal_obeys(own_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (own_folder / "t.wasm").write_bytes(hostile_guest())
+    capsys.readouterr()
+    assert run(["call", "t.wasm", "t", "--json"]) == 0
+    printed = capsys.readouterr().out
+    assert unsafe_characters(printed.rstrip("\n")) is None
+    assert json.loads(printed)["value"] == HOSTILE
 
 
 def test_a_call_of_a_module_without_a_tool_names_its_tools(command: Command) -> None:
