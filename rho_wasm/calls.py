@@ -118,6 +118,7 @@ class CallMeter:
 
     __slots__ = (
         "artifact",
+        "at_once",
         "backtrace",
         "clock",
         "fuel_used",
@@ -136,13 +137,15 @@ class CallMeter:
         """Wall clock in the guest itself, without queueing and compiling (milliseconds)."""
         self.guest_cpu_ms = 0.0
         """CPU time of the same (milliseconds): a starved host must not strike a tool."""
+        self.at_once = 1.0
+        """How many calls of its artifact ran during it, itself included, on average: they shared what CPU there was."""
         self.generation: int | None = None
         self.artifact: str | None = None
         """SHA-256 of the artifact that answered, in hex; None for host tools."""
         self.log = NOTHING_LOGGED
         self.backtrace: tuple[str, ...] = ()
         self.own_bound = True
-        """False where the deadline was not the tool's own (a lower per-call timeout, a parent's): never a strike."""
+        """False where the deadline was not the tool's own (a lower per-call timeout, a parent's): it is no strike."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +155,7 @@ class ToolContext:
     ``context`` is the host's own value, opaque to rho_wasm, and ``registry`` the registry that the call came through:
     neither ever crosses into a guest. ``values`` is plain data, the only host data that does. ``session_id`` and
     ``request_id`` cross only where the policy says so. ``model`` is the loop's model, for handlers that ask it.
+    ``attempt`` is above 1 where the host tries a call again that crashed.
     """
 
     call: ToolCall
@@ -161,6 +165,7 @@ class ToolContext:
     registry: Any = None
     model: Any = None
     values: Mapping[str, Any] = field(default_factory=dict)
+    attempt: int = 1
     meter: CallMeter = field(default_factory=lambda: CallMeter(CallClock(math.inf)), repr=False, compare=False)
 
 

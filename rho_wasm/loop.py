@@ -34,7 +34,7 @@ class Retry:
 
 
 def retry(times: int) -> Retry:
-    """The policy for ``on_tool_error``. Each try may strike, but tries of one call count once."""
+    """The policy for ``on_tool_error``. The tries of one call are one call: only the first of them may strike."""
     if type(times) is not int or times < 1:
         raise ValueError("a retry is a whole number of further tries, at least 1")
     return Retry(times)
@@ -190,11 +190,13 @@ class ToolLoop:
     ) -> list[ToolResult]:
         results = await self.runner.run_many(calls, tools=snapshot, model=self.model, **told)
         if isinstance(self.on_tool_error, Retry):
-            for _ in range(self.on_tool_error.times):
+            for attempt in range(2, self.on_tool_error.times + 2):
                 again = [n for n, call in enumerate(calls) if _may_retry(results[n], snapshot.lookup(call.name))]
                 if not again:
                     break
-                tried = await self.runner.run_many([calls[n] for n in again], tools=snapshot, model=self.model, **told)
+                tried = await self.runner.run_many(
+                    [calls[n] for n in again], tools=snapshot, model=self.model, attempt=attempt, **told
+                )
                 for n, result in zip(again, tried, strict=True):
                     results[n] = result
         return results

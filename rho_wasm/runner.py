@@ -86,6 +86,7 @@ class ToolRunner:
         model: Any = None,
         values: Mapping[str, Any] = _NO_VALUES,
         timeout_ms: int | None = None,
+        attempt: int = 1,
     ) -> list[ToolResult]:
         """Runs ``calls`` side by side, each as :meth:`run` does, with a timeout of its own; none affects another.
 
@@ -103,6 +104,7 @@ class ToolRunner:
                 model=model,
                 values=values,
                 timeout_ms=timeout_ms,
+                attempt=attempt,
             )
 
         if len(calls) == 1:
@@ -128,13 +130,16 @@ class ToolRunner:
         model: Any = None,
         values: Mapping[str, Any] = _NO_VALUES,
         timeout_ms: int | None = None,
+        attempt: int = 1,
     ) -> ToolResult:
         """Runs ``call`` and answers its end; never raises for a tool's fault.
 
         ``tools`` is what the model was shown (None: what the registry offers now). ``context`` and the rest are what
-        the handler is told in its :class:`ToolContext`. ``timeout_ms`` bounds this call below the tool's own bound, and
-        is never counted against the tool. Only the caller's own cancellation and KeyboardInterrupt leave this, never
-        inside an exception group.
+        the handler is told in its :class:`ToolContext`. ``timeout_ms`` bounds this call below the tool's own bound: a
+        deadline there is not counted against the tool, whatever else the call ends in is. A call that crashed and is
+        tried again has an ``attempt`` above 1: all attempts together are one call and one strike, while a call without
+        it counts for itself, whatever its id. Only the caller's own cancellation and KeyboardInterrupt leave this,
+        never inside an exception group.
         """
         watermark = Watermark()
         if watermark.asked_before:
@@ -147,6 +152,7 @@ class ToolRunner:
             registry=self.registry,
             model=model,
             values=values,
+            attempt=attempt,
             meter=CallMeter(CallClock(self.default_timeout_ms)),
         )
         try:
