@@ -266,9 +266,28 @@ def _builtin_text(value: Any, kind: type, bases: tuple[type, ...]) -> str | None
     if kind is uuid.UUID:
         number = _UUID_INT.__get__(value)
         return str(uuid.UUID(int=number)) if type(number) is int and 0 <= number < 1 << 128 else None
-    if _is_one(kind, _PATHS):
+    if _is_one(kind, _PATHS) and _holds_builtins_alone(value, bases):
         return _text(str(value))
     return None
+
+
+def _holds_builtins_alone(value: object, bases: tuple[type, ...]) -> bool:
+    """Whether every slot of ``value`` is unset or an exact text, number, None, or a list or tuple of exact texts.
+
+    The standard library's own ``__str__`` of a path asks what lies in its slots, and anybody can put something there.
+    """
+    for base in bases:
+        for descriptor in _NAMESPACE.__get__(base).values():
+            if type(descriptor) is not types.MemberDescriptorType:
+                continue
+            try:
+                held = descriptor.__get__(value)
+            except AttributeError:  # Never set.
+                continue
+            items = held if type(held) is list or type(held) is tuple else (held,)
+            if not all(type(item) is str or type(item) is int or item is None for item in items):
+                return False
+    return True
 
 
 def _name(value: Any, kind: type, bases: tuple[type, ...]) -> str:

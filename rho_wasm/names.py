@@ -10,7 +10,11 @@ from rho_wasm.tools import TOOL_NAME
 
 __all__ = ["RESERVED", "Reservations", "folded", "problem_of"]
 
-_ALIKE = str.maketrans({"_": None, "-": None, "0": "o", "1": "l", "i": "l", "5": "s"})
+_ALIKE = str.maketrans(
+    {"_": None, "-": None, "0": "o", "1": "l", "i": "l", "5": "s", "2": "z", "6": "b", "8": "b", "9": "g"}
+)
+_PAIRS = (("rn", "m"), ("vv", "w"))
+"""Two letters that read as one."""
 
 _BUILTIN = "it is a built-in tool's"
 _WORKSHOP = "it is a workshop tool's"
@@ -27,8 +31,14 @@ RESERVED = MappingProxyType(
 
 
 def folded(name: str) -> str:
-    """What is left of ``name`` where look-alikes are one: case folded, no ``_`` and ``-``, 0/o, 1/l/i and 5/s alike."""
-    return name.casefold().translate(_ALIKE)
+    """What is left of ``name`` where look-alikes are one.
+
+    Case folded, without ``_`` and ``-``; 0/o, 1/l/i, 5/s, 2/z, 6/8/b, 9/g, rn/m and vv/w alike.
+    """
+    text = name.casefold().translate(_ALIKE)
+    for pair, letter in _PAIRS:
+        text = text.replace(pair, letter)
+    return text
 
 
 def problem_of(name: object) -> str | None:

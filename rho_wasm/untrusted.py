@@ -129,8 +129,10 @@ def exception_trace(error: BaseException, *, lines: int = 64, width: int = 200) 
     trace = []
     for entry in reversed(innermost):
         code = entry.tb_frame.f_code
-        file = code.co_filename.replace("\\", "/").rpartition("/")[2]
-        trace.append(inert(f"{code.co_name} ({file}:{entry.tb_lineno})", limit=width))
+        # Code objects can be made with names that are a subclass of str.
+        file = str.__str__(code.co_filename).replace("\\", "/").rpartition("/")[2]
+        name = str.__str__(code.co_name)
+        trace.append(inert(f"{name} ({file}:{entry.tb_lineno})", limit=width))
     return tuple(trace)
 
 

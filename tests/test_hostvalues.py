@@ -353,3 +353,31 @@ def test_a_hostile_name_is_inert_and_bounded() -> None:
     assert plain.plain(kind()).isprintable()
     function_ = types.FunctionType((lambda: None).__code__, {}, "\u202e" * 500)
     assert plain.plain(function_).isprintable()
+
+
+@pytest.mark.parametrize("slot", ["_str", "_drv", "_root", "_parts", "_raw_paths", "_tail_cached"])
+def test_what_somebody_put_into_a_paths_slots_is_never_asked(slot: str) -> None:
+    asked: list[str] = []
+
+    class Sly(str):
+        __slots__ = ()
+
+        def __len__(self) -> int:
+            asked.append("len")
+            return 1
+
+        def encode(self, *_: object, **__: object) -> bytes:
+            asked.append("encode")
+            return b""
+
+        def isascii(self) -> bool:
+            asked.append("isascii")
+            return False
+
+    path = pathlib.PurePosixPath("a/b")
+    try:
+        setattr(path, slot, [Sly("x")] if slot in ("_parts", "_raw_paths", "_tail_cached") else Sly("x"))
+    except AttributeError:
+        return  # Another Python has other slots.
+    assert type(plain.plain(path)) is str
+    assert asked == []

@@ -18,13 +18,17 @@ from rho_wasm.names import RESERVED, Reservations, folded, problem_of
         ("pay_all", "pay_a1I"),
         ("list", "1i5t"),
         ("send_sms", "5end-5m5"),
+        ("memory_write", "rnemory_vvrite"),
+        ("big_size", "6ig_5i2e"),
+        ("b64", "884"),
+        ("tag", "ta9"),
     ],
 )
 def test_names_that_look_alike_fold_to_the_same(one: str, other: str) -> None:
     assert folded(one) == folded(other)
 
 
-@pytest.mark.parametrize(("one", "other"), [("pay", "play"), ("list", "lint"), ("sum2", "sum3"), ("do", "du")])
+@pytest.mark.parametrize(("one", "other"), [("pay", "play"), ("list", "lint"), ("sum3", "sum4"), ("do", "du")])
 def test_names_that_differ_to_the_eye_fold_differently(one: str, other: str) -> None:
     assert folded(one) != folded(other)
 

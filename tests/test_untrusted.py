@@ -238,3 +238,23 @@ def test_the_first_character_that_a_description_may_not_carry_is_named(text: str
 
 def test_the_public_names_are_sorted() -> None:
     assert list(untrusted.__all__) == sorted(untrusted.__all__)
+
+
+def test_names_of_code_that_are_no_plain_text_are_never_asked() -> None:
+    class Sly(str):
+        __slots__ = ()
+
+        def replace(self, *_: Any, **__: Any) -> NoReturn:
+            raise AssertionError("foreign code ran")
+
+        __format__ = rpartition = replace
+
+    def fails() -> None:
+        raise ValueError
+
+    fails.__code__ = fails.__code__.replace(co_filename=Sly("/x/evil.py"), co_name=Sly("evil"))
+    try:
+        fails()
+    except ValueError as error:
+        line = exception_trace(error)[0]
+    assert line.startswith("evil (evil.py:")
