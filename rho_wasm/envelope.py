@@ -1,4 +1,4 @@
-"""What host and guest say to each other: one request map in, one answer map out (abi.md, "Envelopes").
+"""What host and guest say to each other: one request map in, one answer map out (guest_sdk/ABI.md, "Envelopes").
 
 The shapes are exact. An answer with a key that its shape does not have, or of two shapes at once, is a bad answer: a
 guest that is wrong about the protocol is not guessed at.

@@ -103,7 +103,7 @@ class ToolError(RhoError):
 
 
 class PlainError(RhoError):
-    """A value or some bytes are not plain data (RFC 8949 without tags, see abi.md)."""
+    """A value or some bytes are not plain data (RFC 8949 without tags, see guest_sdk/ABI.md)."""
 
 
 class NotPlain(PlainError):

@@ -1,4 +1,4 @@
-"""How each guest of ``fixtures/`` ends, with limits of the default kind: what ``behaviour.md`` gives it."""
+"""How each guest of ``fixtures/`` ends, with limits of the default kind: what the design gives it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests and answers, shape by shape (abi.md, "Envelopes")."""
+"""Requests and answers, shape by shape (guest_sdk/ABI.md, "Envelopes")."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bounds: the numbers of limits.md, what they refuse, and how the lowest wins."""
+"""The bounds: the numbers of the design, what they refuse, and how the lowest wins."""
 
 from __future__ import annotations
 

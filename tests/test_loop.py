@@ -1,4 +1,4 @@
-"""The loop, held to behaviour.md, "Loop", and to the loop's sentences of the seeds.
+"""The loop, held to the design page "behaviour", "Loop", and to the loop's sentences of the seeds.
 
 * (allm-tool) manual: true: this tool will not be auto-executed even when the call uses mode: :auto
   -> test_a_manual_tool_is_surfaced_and_not_run

@@ -1,4 +1,4 @@
-"""Manifests: the CDDL of abi.md exactly, everything else refused by name."""
+"""Manifests: the CDDL of guest_sdk/ABI.md exactly, everything else refused by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The registry, held to ``seeds/rho-tool-registry.txt`` and to behaviour.md, "Registry".
+"""The registry, held to ``seeds/rho-tool-registry.txt`` and to the design page "behaviour", "Registry".
 
 * The tools the agent can call, by name, from three places
   -> test_tools_come_from_three_places

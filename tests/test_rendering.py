@@ -1,4 +1,4 @@
-"""What a model reads of a call: behaviour.md, "Runner", on text."""
+"""What a model reads of a call: the design page "behaviour", "Runner", on text."""
 
 from __future__ import annotations
 

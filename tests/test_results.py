@@ -12,7 +12,7 @@ import pytest
 
 from rho_wasm.results import KINDS, AskUser, CallLog, Failed, Halt, Image, LogLine, Ok, ToolResult
 
-# behaviour.md, "Every result has a kind and a reason".
+# the design page "behaviour", "Every result has a kind and a reason".
 TABLE = {
     "failed": {"failed"},
     "refused": {"not_found", "invalid_arguments", "blocked", "gate_failed", "quarantined"},

@@ -1,4 +1,4 @@
-"""The runner, held to ``seeds/rho-tool-runner.txt`` and to behaviour.md, "Runner" and "Every result has a kind".
+"""The runner, held to ``seeds/rho-tool-runner.txt`` and to the design, "Runner" and "Every result has a kind".
 
 * Runs one tool call in its own task, not linked to the loop
   -> test_a_crash_is_a_result_and_never_an_exception, tests/test_runner_limits.py

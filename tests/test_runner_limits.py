@@ -1,4 +1,4 @@
-"""Deadlines, cancellation, and calls side by side: behaviour.md, "Runner", and ``seeds/rho-tool-runner.txt``.
+"""Deadlines, cancellation, and calls side by side: the design, "Runner", and ``seeds/rho-tool-runner.txt``.
 
 * (seed) the timeout clock; a call killed at its timeout; timeout_text
   -> test_a_call_that_takes_too_long_is_deadline

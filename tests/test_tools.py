@@ -1,4 +1,4 @@
-"""A tool, held to behaviour.md, "Tool", and to the sentences of the seed ``allm-tool``.
+"""A tool, held to the design page "behaviour", "Tool", and to the sentences of the seed ``allm-tool``.
 
 * A tool the model may call: serializable data plus an optional runtime :handler
   -> test_a_tool_is_data_and_an_optional_handler

@@ -92,7 +92,7 @@ RHO_API void *rho_new(size_t count, size_t item_size) {
 }
 #define RHO_NEW(type, count) ((type *)rho_new((count), sizeof(type)))
 
-/* ---- reading plain CBOR (RFC 8949, the part that abi.md allows) ---- */
+/* ---- reading plain CBOR (RFC 8949, the part that ABI.md allows) ---- */
 typedef struct { uint8_t major, info; uint64_t number; } rho__head;
 
 /* Reads an item's head and moves past it. False for what plain data does not have, or past the end. */

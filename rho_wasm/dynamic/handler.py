@@ -33,7 +33,7 @@ def effective_limits(declaration: ToolDeclaration, version: ToolVersion, *, poli
 class GuestHandler:
     """Calls one version of a tool in the sandbox. Async; takes the call's context.
 
-    Raises :class:`ToolError` with the reasons of behaviour.md, and only those: what a host cannot load is
+    Raises :class:`ToolError` with the reasons of ``results.KINDS``, and only those: what a host cannot load is
     ``not_found``, so that no fault of the host's is ever a strike. ``refusal()`` says whether the version may run at
     all, also from a snapshot that was taken before it was quarantined.
     """

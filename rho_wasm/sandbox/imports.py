@@ -1,4 +1,4 @@
-"""What the host gives to guests: the shape of a host function, and the three of module ``rho`` (abi.md)."""
+"""What the host gives to guests: the shape of a host function, and the three of module ``rho`` (guest_sdk/ABI.md)."""
 
 from __future__ import annotations
 

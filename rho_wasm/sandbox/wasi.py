@@ -1,4 +1,4 @@
-"""The part of ``wasi_snapshot_preview1`` that language runtimes cannot start without, denying by default (abi.md).
+"""The part of ``wasi_snapshot_preview1`` that language runtimes cannot start without, denying by default (ABI.md).
 
 No files, environment, arguments or sockets. Descriptors are 0 (at its end), 1 and 2 (the call's log); any other is
 EBADF. Time and randomness are virtual, so that a call without grants is a pure function of its request. Nothing here

@@ -45,7 +45,7 @@ _LANGUAGE = "c"
 _SOURCE, _HEADER, _OVERLAY, _OBJECT, _MODULE = "main.c", "rho.h", "overlay.json", "main.o", "main.wasm"
 _HEADERS_SEEN_AS = "/include"
 
-# Exactly the features of limits.md that need no word of the author; the others wait for a target attribute.
+# Exactly the features of guest_sdk/ABI.md that need no word of the author; the others wait for a target attribute.
 _FEATURES = ("mutable-globals", "sign-ext", "nontrapping-fptoint", "multivalue", "bulk-memory", "bulk-memory-opt")
 _CLANG = (
     "clang",

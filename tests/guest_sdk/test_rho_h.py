@@ -1,4 +1,4 @@
-"""rho.h reads and writes plain CBOR as abi.md says, and a malformed request never corrupts its memory."""
+"""rho.h reads and writes plain CBOR as guest_sdk/ABI.md says, and a malformed request never corrupts its memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of names and types is the page abi.md, and reading it costs nothing."""
+"""The table of names and types is the page guest_sdk/ABI.md, and reading it costs nothing."""
 
 from __future__ import annotations
 
