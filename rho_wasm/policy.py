@@ -124,6 +124,9 @@ class StrikePolicy(_Frozen):
     """From how many sessions strikes must come; below, the version is withheld from that session. 2 on shared hosts."""
     kinds: Annotated[tuple[StrictStr, ...] | None, AfterValidator(_crashes)] = None
     """The reasons that strike; None: every reason of the kind ``crashed``."""
+    artifact_limit: PositiveInt = 9
+    """Strikes in the window of an artifact's tools together, at least ``limit`` of them, that quarantine each of these:
+    a fault must not hide in many tools, below ``limit`` in each. A tool below ``min_ratio`` is not among them."""
     on_strikes: Literal["revert", "suspend"] = "revert"
     """Return to the last good version, or back off and let one trial call decide."""
 

@@ -63,7 +63,7 @@ def test_the_defaults_are_those_of_the_design() -> None:
     policy = Policy()
     assert policy.gates.on == ("examples",)
     assert policy.strikes == StrikePolicy(
-        limit=3, window_s=600, min_ratio=0.2, sessions=1, kinds=None, on_strikes="revert"
+        limit=3, window_s=600, min_ratio=0.2, sessions=1, kinds=None, artifact_limit=9, on_strikes="revert"
     )
     assert policy.isolation.mode == "thread"
     assert (policy.guests.ask_user, policy.guests.halt, policy.guests.session_ids) == (True, True, False)

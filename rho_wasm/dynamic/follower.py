@@ -88,7 +88,7 @@ class Follower:
         strikes = self._store.records.since(self._last_strike)
         calls = self._store.records.traffic(self._store.clock() - self._window_s)
         for version in self._ledger.merge(strikes, calls):
-            self._judge.condemn(version, self._live.offer.generation.number)
+            self._judge.condemn(version)
         if strikes:
             assert strikes[-1].id is not None
             self._last_strike = strikes[-1].id

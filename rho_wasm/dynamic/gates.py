@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -18,7 +19,7 @@ from rho_wasm.dynamic.generation import Generation, ToolVersion, Verdict
 from rho_wasm.dynamic.modules import ModulePool
 from rho_wasm.dynamic.review import Review, review_of
 from rho_wasm.dynamic.store import Store
-from rho_wasm.dynamic.strikes import laundered
+from rho_wasm.dynamic.strikes import Quarantine, within_an_hour
 from rho_wasm.errors import GateRejected, ModuleRejected, ToolError
 from rho_wasm.limits import Limits
 from rho_wasm.manifest import ToolDeclaration
@@ -49,8 +50,8 @@ class _Undecided(Exception):
 class SwitchGates:
     """Asks the gates in their order: ``admission`` always, then of ``examples`` and ``approval`` what the policy names.
 
-    A tool of which three versions were quarantined within an hour needs approval in any case. What the gates run never
-    counts as a strike.
+    Where three versions of one name, of one artifact or of one author were quarantined within an hour, a candidate that
+    brings such a one needs approval in any case. What the gates run never counts as a strike.
     """
 
     def __init__(
@@ -83,8 +84,9 @@ class SwitchGates:
         ]
         if "examples" in self._policy.gates.on:
             gates.append(("examples", self._examples))
-        if "approval" in self._policy.gates.on or await self._is_laundered(candidate):
-            gates.append(("approval", self._approval))
+        laundering = await anyio.to_thread.run_sync(self._laundering, candidate)
+        if "approval" in self._policy.gates.on or laundering:
+            gates.append(("approval", partial(self._approval, because=laundering)))
         passed: list[Verdict] = []
         for name, gate in gates:
             try:
@@ -157,13 +159,13 @@ class SwitchGates:
                 break
         return problems
 
-    async def _approval(self, candidate: Generation) -> tuple[str, ...]:
+    async def _approval(self, candidate: Generation, *, because: str) -> tuple[str, ...]:
         said = await anyio.to_thread.run_sync(self._store.approvals.get, candidate.number)
         if said is not None:
             return () if said.yes else (f"{said.by} said no" + (f": {said.note}" if said.note else ""),)
         if self._approve is None:
             raise _Undecided(
-                f"it waits for a person's yes: rho-wasm approve {candidate.number}, then activate it again"
+                f"it waits for a person's yes{because}: rho-wasm approve {candidate.number}, then activate it again"
             )
         answer = await _ask(self._approve, await self.review(candidate))
         if answer is True:
@@ -174,9 +176,28 @@ class SwitchGates:
             return ("it was not approved",)
         raise _Undecided(f"the approval callback answered a {type_name(answer)}, not True, False or text")
 
-    async def _is_laundered(self, candidate: Generation) -> bool:
-        quarantines = await anyio.to_thread.run_sync(self._store.quarantines)
-        return any(laundered(quarantines, name) for name in _coming(candidate))
+    def _laundering(self, candidate: Generation) -> str:
+        """Why the candidate needs a person whatever the policy says; empty if it does not."""
+        names, held = _coming(candidate), [each for each in self._store.quarantines() if each.active]
+        if not names or not within_an_hour(held):
+            return ""
+        authors = self._store.history.authors()
+        by_tool, by_artifact, by_author = (defaultdict[str, list[Quarantine]](list) for _ in range(3))
+        for each in held:
+            by_tool[each.version.tool].append(each)
+            by_artifact[each.version.artifact].append(each)
+            for author in authors.get(each.version, ()):
+                by_author[author].append(each)
+        artifacts = sorted({candidate.tools[name].artifact for name in names})
+        for what, grouped, which in (
+            ("tool", by_tool, names),
+            ("artifact", by_artifact, artifacts),
+            ("author", by_author, (candidate.author,)),
+        ):
+            for one in which:
+                if within_an_hour(grouped[one]):
+                    return f", as three versions of the {what} {one} were quarantined within an hour"
+        return ""
 
     async def _confirm(self, artifact: Artifact, rebuild: Rebuild) -> None:
         try:

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from rho_wasm.dynamic.generation import VersionKey
 from rho_wasm.dynamic.strikes import Quarantine, StrikeLedger, bounded_id
 
-__all__ = ["Guard", "Refusal", "suspension"]
+__all__ = ["Guard", "Refusal", "postponed", "suspension"]
 
 Refusal: TypeAlias = tuple[str, str]
 """A reason of ``results.KINDS`` and one line that says what to do."""
@@ -91,7 +91,7 @@ class Guard:
         """Puts a quarantine, or its end, in force before it is written. False if there is one as strong already."""
         with self._lock:
             now = self.held(quarantine.version)
-            if quarantine.active and now is not None and now.mode == quarantine.mode and now.level >= quarantine.level:
+            if quarantine.active and now is not None and now.mode == quarantine.mode and now.outlasts(quarantine):
                 return False
             self._unsaved[quarantine.version] = quarantine
             return True
@@ -129,5 +129,15 @@ class Guard:
 
 def suspension(quarantine: Quarantine, *, now: float) -> Quarantine:
     """The next suspension of the same version: twice as long as the one before, from 30 s to an hour."""
-    wait = min(_LONGEST_SUSPENSION_S, _FIRST_SUSPENSION_S * 2.0**quarantine.level)
-    return replace(quarantine, at=now, until=now + wait, level=quarantine.level + 1, pardoned_at=None)
+    return replace(
+        quarantine, at=now, until=now + _wait_s(quarantine.level), level=quarantine.level + 1, pardoned_at=None
+    )
+
+
+def postponed(quarantine: Quarantine, *, now: float) -> Quarantine:
+    """The same suspension once more, no longer than it was: its trial crashed, but not by a fault that counts."""
+    return replace(quarantine, until=now + _wait_s(quarantine.level - 1))
+
+
+def _wait_s(level: int) -> float:
+    return min(_LONGEST_SUSPENSION_S, _FIRST_SUSPENSION_S * 2.0**level)

@@ -102,6 +102,16 @@ class History:
                 continue
         return tuple(found)
 
+    def authors(self) -> Mapping[VersionKey, frozenset[str]]:
+        """Who brought each version that was ever live: the authors of the generations that it came with."""
+        found: dict[VersionKey, frozenset[str]] = {}
+        for generation in self.all():
+            if generation.state not in ("candidate", "rejected") and generation.author != STRIKES_AUTHOR:
+                for name in (*generation.changes.added, *generation.changes.changed):
+                    key = generation.key(name)
+                    found[key] = found.get(key, frozenset()) | {generation.author}
+        return found
+
     def switches(self, *, limit: int = 1_000) -> tuple[Switch, ...]:
         """The latest switches, the newest first."""
         with self._database.read() as connection:

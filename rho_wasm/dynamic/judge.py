@@ -9,7 +9,7 @@ from typing import Protocol
 
 from rho_wasm.calls import CallMeter, RunningCall
 from rho_wasm.dynamic.generation import VersionKey
-from rho_wasm.dynamic.guard import Guard, suspension
+from rho_wasm.dynamic.guard import Guard, postponed, suspension
 from rho_wasm.dynamic.handler import GuestHandler
 from rho_wasm.dynamic.history import Switched
 from rho_wasm.dynamic.store import Store
@@ -40,17 +40,19 @@ class Switches(Protocol):
 def is_strike(result: ToolResult, meter: CallMeter, *, deadline_ms: float, policy: StrikePolicy) -> bool:
     """Whether the end of a call is the tool's own fault.
 
-    Crashes alone; none where the guest never ran, and none at a bound that was not the tool's own. A deadline counts
-    only if the guest itself ran for at least half of it, by CPU time: a starved host is not the tool's fault.
+    Crashes alone, and none where the guest never ran. A deadline counts only at the tool's own bound, and only if the
+    guest itself ran for at least half of it, by CPU time: a starved host is not the tool's fault. What calls of one
+    artifact that run at once take from each other is its own, though, so what the call got counts once for each.
     """
-    if result.kind != "crashed" or result.reason is None or not meter.own_bound:
+    if result.kind != "crashed" or result.reason is None:
         return False
     if policy.kinds is not None and result.reason not in policy.kinds:
         return False
     if meter.fuel_used is None:
         return False
     if result.reason == "deadline":
-        return 2 * meter.guest_cpu_ms >= min(deadline_ms, meter.clock.timeout_ms)
+        own_ms = meter.guest_cpu_ms * meter.at_once
+        return meter.own_bound and 2 * own_ms >= min(deadline_ms, meter.clock.timeout_ms)
     return True
 
 
@@ -93,10 +95,13 @@ class StrikeJudge:
         trial = self._guard.left(version, running.meter)
         if result.kind not in ("ok", "failed", "crashed"):
             return
-        call = CallKey.of(context)
-        self._ledger.called(version, call)
+        first, now = context.attempt == 1, self._store.clock()
+        if first:
+            self._ledger.called(version)
         if not is_strike(result, running.meter, deadline_ms=handler.limits.deadline_ms, policy=self._policy):
-            if trial is not None and result.kind != "crashed":
+            if trial is not None and result.kind == "crashed":
+                self._quarantine(postponed(trial, now=now))
+            elif trial is not None:
                 self._set_free(trial)
             return
         assert result.reason is not None
@@ -104,42 +109,29 @@ class StrikeJudge:
             version=version,
             generation=handler.generation,
             reason=result.reason,
-            call=call,
-            at=self._store.clock(),
+            call=CallKey.of(context),
+            at=now,
             backtrace=result.backtrace,
         )
-        judgement = self._ledger.struck(strike)
-        if judgement.counted:
-            if len(self._unsaved) < _UNSAVED_STRIKES:
-                self._unsaved.append(strike)
-            self._write_soon(_STRIKE_WAIT_S)
-            self._teller.tell(
-                StrikeCounted(
-                    tool=version.tool,
-                    artifact=version.artifact,
-                    generation=handler.generation,
-                    reason=strike.reason,
-                    count=judgement.count,
-                    limit=self._policy.limit,
-                    session_id=context.session_id,
-                    backtrace=strike.backtrace,
-                )
-            )
+        condemned = self._counted(strike) if first else ()
         if trial is not None:
             reasons = (*trial.reasons, strike.reason)[-16:]
-            self._quarantine(suspension(replace(trial, reasons=reasons), now=strike.at))
-        elif judgement.verdict == "quarantine":
-            self.condemn(version, handler.generation, backtrace=strike.backtrace)
+            self._quarantine(suspension(replace(trial, reasons=reasons), now=now))
+        for struck in condemned:
+            self.condemn(struck)
 
-    def condemn(self, version: VersionKey, generation: int, *, backtrace: tuple[str, ...] = ()) -> None:
+    def condemn(self, version: VersionKey) -> None:
         """Quarantines a version that reached its strikes, as the policy says. In the loop's or the worker's thread."""
+        strikes, before = self._ledger.latest(version), self._guard.held(version)
+        if not strikes or (before is not None and before.mode == self._policy.on_strikes):
+            return
         now = self._store.clock()
         held = Quarantine(
             version=version,
-            generation=generation,
+            generation=strikes[-1].generation,
             at=now,
-            reasons=self._ledger.reasons(version),
-            backtrace=backtrace,
+            reasons=tuple(strike.reason for strike in strikes),
+            backtrace=strikes[-1].backtrace,
         )
         if self._policy.on_strikes == "suspend":
             held = suspension(replace(held, mode="suspend"), now=now)
@@ -159,14 +151,34 @@ class StrikeJudge:
             self._calls_written = self._store.clock()
             calls = self._ledger.unsaved_calls()
             if strikes or calls:
-                self._store.records.add(strikes, calls)
-                self._ledger.saved(calls)
+                ids = self._store.records.add(strikes, calls)
+                self._ledger.saved(calls, ids)
             for _ in strikes:
                 self._unsaved.popleft()
         for held in self._guard.unsaved():
             switched = self._store.quarantine(held)
             self._guard.saved(held)
             self._switches.quarantined(held, switched)
+
+    def _counted(self, strike: Strike) -> tuple[VersionKey, ...]:
+        """Counts it, writes it and tells of it. Answers the versions that are to be quarantined now."""
+        judgement = self._ledger.struck(strike)
+        if len(self._unsaved) < _UNSAVED_STRIKES:
+            self._unsaved.append(strike)
+        self._write_soon(_STRIKE_WAIT_S)
+        self._teller.tell(
+            StrikeCounted(
+                tool=strike.version.tool,
+                artifact=strike.version.artifact,
+                generation=strike.generation,
+                reason=strike.reason,
+                count=judgement.count,
+                limit=self._policy.limit,
+                session_id=strike.call.session_id,
+                backtrace=strike.backtrace,
+            )
+        )
+        return judgement.condemned
 
     def _quarantine(self, held: Quarantine) -> None:
         if not self._guard.hold(held):

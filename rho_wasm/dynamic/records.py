@@ -29,11 +29,12 @@ class StrikeRecords:
         self._database = database
         self._clock = clock
 
-    def add(self, strikes: Iterable[Strike], traffic: Traffic) -> None:
-        """Writes strikes and calls. They survive a killed host as soon as this returns."""
+    def add(self, strikes: Iterable[Strike], traffic: Traffic) -> tuple[int, ...]:
+        """Writes strikes and calls; answers the strikes' ids. They survive a killed host as soon as this returns."""
+        ids = []
         with self._database.write(durable=False) as connection:
             for strike in strikes:
-                connection.execute(
+                cursor = connection.execute(
                     "INSERT INTO strikes (tool, artifact, generation, reason, call_id, request_id, session_id, at, "
                     "backtrace) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                     (
@@ -45,11 +46,14 @@ class StrikeRecords:
                         json.dumps(strike.backtrace),
                     ),
                 )
+                assert cursor.lastrowid is not None
+                ids.append(cursor.lastrowid)
             connection.executemany(
                 "INSERT INTO traffic (tool, artifact, slot, calls) VALUES (?, ?, ?, ?) "
                 "ON CONFLICT DO UPDATE SET calls = calls + excluded.calls",
                 [(*version, slot, calls) for (version, slot), calls in traffic.items()],
             )
+        return tuple(ids)
 
     def since(self, seen: int) -> tuple[Strike, ...]:
         """The strikes that were written after the one of that id, the oldest first."""

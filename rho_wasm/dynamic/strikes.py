@@ -26,7 +26,7 @@ __all__ = [
     "StrikeLedger",
     "Traffic",
     "bounded_id",
-    "laundered",
+    "within_an_hour",
 ]
 
 SLOT_S = 10
@@ -35,14 +35,14 @@ _STRIKES_HELD = 10_000
 """Strikes of one version that are held. A version with more in its window is judged by its latest ones."""
 _ID_CHARS = 128
 _LAUNDERED, _LAUNDERED_S = 3, 3600.0
-"""So many versions of one name quarantined within so many seconds: the next one needs a person's yes."""
+"""So many versions quarantined within so many seconds: the next one needs a person's yes."""
 
 Traffic: TypeAlias = Mapping[tuple[VersionKey, int], int]
 """Calls that ended, by version and slot (POSIX seconds // SLOT_S)."""
 
 
 class CallKey(NamedTuple):
-    """Attempts of one call are one call. All text is inert and bounded."""
+    """What names a call in the records; others may have the same. All text is inert and bounded."""
 
     call_id: str
     request_id: str | None = None
@@ -105,6 +105,10 @@ class Quarantine:
     def active(self) -> bool:
         return self.pardoned_at is None
 
+    def outlasts(self, other: Quarantine) -> bool:
+        """Whether ``other``, of the same mode, would add nothing to this one."""
+        return (self.level, self.until or 0.0) >= (other.level, other.until or 0.0)
+
     def as_json(self) -> dict[str, Any]:
         return {
             "tool": self.version.tool,
@@ -121,17 +125,16 @@ class Quarantine:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What a strike led to. ``count`` is how many stand in the window; ``counted`` is False for a repeated call id."""
+    """What a strike led to: how many of its version stand in the window, and which versions are to be quarantined."""
 
     count: int
-    counted: bool
-    verdict: Literal["none", "withhold", "quarantine"]
+    condemned: tuple[VersionKey, ...] = ()
 
 
 class _Window:
     """The strikes of one version that still count, and the calls that ended, by slot."""
 
-    __slots__ = ("_calls_struck", "own", "stored", "strikes")
+    __slots__ = ("own", "stored", "strikes")
 
     def __init__(self) -> None:
         self.strikes: deque[Strike] = deque()
@@ -139,24 +142,15 @@ class _Window:
         """Calls that the store knows of, of every process."""
         self.own: dict[int, int] = {}
         """Calls that ended here and are not in the store yet."""
-        self._calls_struck: set[CallKey] = set()
 
-    def add(self, strike: Strike) -> bool:
-        """False for another attempt of a call that struck already."""
-        if strike.call in self._calls_struck:
-            return False
-        self._calls_struck.add(strike.call)
+    def add(self, strike: Strike) -> None:
         self.strikes.append(strike)
         if len(self.strikes) > _STRIKES_HELD:
-            self._drop_oldest()
-        return True
-
-    def has(self, call: CallKey) -> bool:
-        return bool(self._calls_struck) and call in self._calls_struck
+            self.strikes.popleft()
 
     def expire(self, oldest: float) -> None:
         while self.strikes and self.strikes[0].at <= oldest:
-            self._drop_oldest()
+            self.strikes.popleft()
         first = int(oldest // SLOT_S)
         for counted in (self.stored, self.own):
             for slot in [slot for slot in counted if slot < first]:
@@ -169,8 +163,9 @@ class _Window:
             first = int(self.strikes[0].at // SLOT_S)
         return sum(calls for counted in (self.stored, self.own) for slot, calls in counted.items() if slot >= first)
 
-    def _drop_oldest(self) -> None:
-        self._calls_struck.discard(self.strikes.popleft().call)
+    def often(self, ratio: float) -> bool:
+        """Whether it struck, and in at least that part of its calls."""
+        return bool(self.strikes) and len(self.strikes) >= ratio * self.calls()
 
 
 class StrikeLedger:
@@ -185,28 +180,31 @@ class StrikeLedger:
         self._lock = threading.Lock()
         self._windows: defaultdict[VersionKey, _Window] = defaultdict(_Window)
         self._withheld: dict[tuple[VersionKey, str | None], float] = {}
+        self._own_ids: set[int] = set()
+        """Strikes of ours that are in the store, until they are read back."""
+        self._last_id = 0
+        """The latest strike that was read."""
 
-    def called(self, version: VersionKey, call: CallKey) -> None:
-        """A call of ``version`` ended. Another attempt of a call that struck in the window is not a call more."""
+    def called(self, version: VersionKey) -> None:
+        """A call of ``version`` ended. Attempts of one call are one call: only the first is told, here and below."""
         with self._lock:
             window = self._windows[version]
-            if not window.has(call):
-                slot = int(self._clock() // SLOT_S)
-                window.own[slot] = window.own.get(slot, 0) + 1
+            slot = int(self._clock() // SLOT_S)
+            window.own[slot] = window.own.get(slot, 0) + 1
 
     def struck(self, strike: Strike) -> Judgement:
         """Counts a strike and says what follows. To be told after :meth:`called` for the same call."""
         with self._lock:
             window = self._current(strike.version)
-            counted = window.add(strike)
-            return Judgement(len(window.strikes), counted, self._verdict(strike.version, window))
+            window.add(strike)
+            return Judgement(len(window.strikes), self._condemned(strike.version, window))
 
     def merge(self, strikes: Iterable[Strike], traffic: Traffic) -> tuple[VersionKey, ...]:
-        """Takes in what the store has: strikes not seen before, and all calls of the window.
+        """Takes in what the store has: strikes not seen before, in the order of their ids, and all calls of the window.
 
-        Answers the versions that other processes' strikes have brought over the limit.
+        Answers the versions that other processes' strikes have brought over a limit.
         """
-        touched: dict[VersionKey, _Window] = {}
+        touched: dict[VersionKey, None] = {}
         oldest = self._clock() - self._policy.window_s
         with self._lock:
             for window in self._windows.values():
@@ -214,13 +212,18 @@ class StrikeLedger:
             for (version, slot), calls in traffic.items():
                 self._windows[version].stored[slot] = calls
             for strike in strikes:
-                window = self._windows[strike.version]
-                # One of before the window may be one of ours that was let go of already.
-                if strike.at > oldest and not strike.pardoned and window.add(strike):
-                    touched[strike.version] = window
-            return tuple(
-                version for version in touched if self._verdict(version, self._current(version)) == "quarantine"
-            )
+                if strike.id is None or strike.id <= self._last_id:
+                    continue
+                self._last_id = strike.id
+                if strike.id in self._own_ids:
+                    self._own_ids.discard(strike.id)
+                elif strike.at > oldest and not strike.pardoned:
+                    self._windows[strike.version].add(strike)
+                    touched[strike.version] = None
+            condemned: dict[VersionKey, None] = {}
+            for version in touched:
+                condemned |= dict.fromkeys(self._condemned(version, self._current(version)))
+            return tuple(condemned)
 
     def unsaved_calls(self) -> Traffic:
         """The calls that ended here and are not in the store. After writing them, :meth:`saved`."""
@@ -235,9 +238,10 @@ class StrikeLedger:
                 for slot, calls in window.own.items()
             }
 
-    def saved(self, traffic: Traffic) -> None:
-        """These calls are in the store now."""
+    def saved(self, traffic: Traffic, strikes: Iterable[int] = ()) -> None:
+        """These calls are in the store now, and strikes of ours under these ids."""
         with self._lock:
+            self._own_ids.update(strikes)
             for (version, slot), calls in traffic.items():
                 window = self._windows[version]
                 window.stored[slot] = window.stored.get(slot, 0) + calls
@@ -254,10 +258,10 @@ class StrikeLedger:
             until = self._withheld.get((version, session_id))
             return until is not None and until > self._clock()
 
-    def reasons(self, version: VersionKey) -> tuple[str, ...]:
-        """The reasons of the strikes in the window, the latest last, at most 16."""
+    def latest(self, version: VersionKey) -> tuple[Strike, ...]:
+        """The strikes in the window, the latest last, at most 16."""
         with self._lock:
-            return tuple(strike.reason for strike in list(self._current(version).strikes)[-16:])
+            return tuple(list(self._current(version).strikes)[-16:])
 
     def forget(self, tool: str, artifact: str | None = None) -> None:
         """The strikes of one version of ``tool``, or of every one, no longer count."""
@@ -277,25 +281,39 @@ class StrikeLedger:
         window.expire(self._clock() - self._policy.window_s)
         return window
 
-    def _verdict(self, version: VersionKey, window: _Window) -> Literal["none", "withhold", "quarantine"]:
-        strikes = len(window.strikes)
-        if strikes < self._policy.limit or strikes < self._policy.min_ratio * window.calls():
-            return "none"
-        sessions = {strike.call.session_id for strike in window.strikes}
+    def _condemned(self, version: VersionKey, window: _Window) -> tuple[VersionKey, ...]:
+        """The versions to be quarantined now that this one struck: it, or its artifact's, or none."""
+        policy = self._policy
+        condemned: tuple[VersionKey, ...] = ()
+        if len(window.strikes) >= policy.limit and window.often(policy.min_ratio):
+            condemned = self._from_enough_sessions({version: window})
+        artifact = {
+            other: self._current(other)
+            for other in [held for held in self._windows if held.artifact == version.artifact]
+        }
+        artifact = {other: its for other, its in artifact.items() if its.often(policy.min_ratio)}
+        strikes = sum(len(its.strikes) for its in artifact.values())
+        if len(artifact) >= policy.limit and strikes >= policy.artifact_limit:
+            condemned = self._from_enough_sessions(artifact) or condemned
+        return condemned
+
+    def _from_enough_sessions(self, windows: Mapping[VersionKey, _Window]) -> tuple[VersionKey, ...]:
+        """These versions, if their strikes come from enough sessions; else they are withheld from those alone."""
+        sessions = {strike.call.session_id for window in windows.values() for strike in window.strikes}
         if len(sessions) >= self._policy.sessions:
-            return "quarantine"
+            return tuple(windows)
         now = self._clock()
         until = now + self._policy.window_s
         self._withheld = {key: end for key, end in self._withheld.items() if end > now}
-        self._withheld.update({(version, session_id): until for session_id in sessions})
-        return "withhold"
+        self._withheld.update({(version, session_id): until for version in windows for session_id in sessions})
+        return ()
 
 
-def laundered(quarantines: Iterable[Quarantine], tool: str) -> bool:
-    """Whether three versions of one name were quarantined within an hour and not pardoned.
+def within_an_hour(quarantines: Iterable[Quarantine]) -> bool:
+    """Whether three of these versions were quarantined within an hour and not pardoned since.
 
-    Then an agent may be washing one fault through new builds, and the next version waits for a person. It stays so
-    until somebody pardons the tool.
+    Then an agent may be washing one fault through new builds or names, and the next version waits for a person. It
+    stays so until somebody pardons the tools.
     """
-    times = sorted(held.at for held in quarantines if held.version.tool == tool and held.active)
+    times = sorted(held.at for held in quarantines if held.active)
     return any(last - first <= _LAUNDERED_S for first, last in zip(times, times[_LAUNDERED - 1 :], strict=False))

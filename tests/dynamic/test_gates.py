@@ -268,6 +268,32 @@ async def test_real_crashes_of_three_versions_are_laundering(cache: NativeCache)
         assert (await rejected(bench, artifact("calc"))).gate == "approval"
 
 
+async def test_a_fault_under_new_names_is_laundering_too(cache: NativeCache) -> None:
+    async with open_bench(cache) as bench:
+        for number in range(3):
+            await bench.go(artifact(f"calc_{number}", body=TRAPS))
+            await bench.crash(f"calc_{number}", times=3)
+        error = await rejected(bench, artifact("another"))
+        assert (error.gate, error.waiting) == ("approval", True)
+        assert "three versions of the author model were quarantined within an hour" in error.problems[0]
+        await bench.source.activate(await bench.source.stage([artifact("another")], author="ada"))
+        await bench.source.activate(await bench.source.stage(remove=["another"], author="model"))  # brings nothing
+        await bench.source.pardon("calc_1")
+        await bench.go(artifact("another"))
+
+
+async def test_an_artifact_with_three_quarantined_tools_is_laundering_whoever_stages_it(cache: NativeCache) -> None:
+    bad = artifact("one", "two", "three", "four", body=TRAPS)
+    async with open_bench(cache) as bench:
+        await bench.go(bad)
+        for name in ("one", "two", "three"):
+            await bench.crash(name, times=3)
+        await bench.source.activate(await bench.source.stage([artifact("four")], author="ada"))
+        candidate = await bench.source.stage([bad], author="ada")
+        with pytest.raises(GateRejected, match=f"three versions of the artifact {bad.sha256} were quarantined"):
+            await bench.source.activate(candidate)
+
+
 SOURCE = "(the source)"
 
 

@@ -7,15 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rho_wasm.policy import Policy, StrikePolicy
 
-from rho_wasm.calls import CallClock, CallMeter
+from rho_wasm.calls import CallClock, CallMeter, ToolCall
 from rho_wasm.dynamic.database import Database
 from rho_wasm.dynamic.judge import is_strike
 from rho_wasm.dynamic.store import Store
 from rho_wasm.errors import UnknownGeneration
 from rho_wasm.events import GenerationSwitched, SourceFailed, StrikeCounted, ToolQuarantined
 from rho_wasm.limits import Limits
+from rho_wasm.loop import ToolLoop, retry
+from rho_wasm.policy import Policy, StrikePolicy
 from rho_wasm.results import KINDS, ToolResult
 from rho_wasm.sandbox import NativeCache
 from rho_wasm.testing import FixedClock
@@ -145,10 +146,68 @@ async def test_a_tool_that_mostly_works_stays(cache: NativeCache) -> None:
 async def test_attempts_of_one_call_strike_once(cache: NativeCache) -> None:
     async with open_bench(cache) as bench:
         await bench.go(BAD)
-        await bench.crash("calc", times=5, call_id="the same")
+        for attempt in range(1, 6):
+            await bench.crash("calc", attempt=attempt)
         assert bench.source.lookup("calc") is not None
         assert [event.count for event in bench.told(StrikeCounted)] == [1]
         assert len(bench.source.strikes()) == 1
+
+
+async def test_attempts_of_one_call_are_one_call_of_the_ratio(cache: NativeCache) -> None:
+    async with open_bench(cache, policy=strikes(limit=1, min_ratio=0.5)) as bench:
+        await bench.go(artifact("calc", body=TRAPS_IF_TOLD))
+        assert (await bench.call("calc", {"n": False})).ok
+        for attempt in range(2, 6):
+            assert (await bench.call("calc", {"n": False}, attempt=attempt)).ok
+        await bench.crash("calc", arguments={"n": True})  # one of two, not one of six
+        assert bench.source.lookup("calc") is None
+
+
+async def test_the_tries_of_a_loop_are_attempts_of_one_call(cache: NativeCache) -> None:
+    asked: dict[str, Any] = {"content": None, "tool_calls": [{"id": "1", "name": "calc", "arguments": {}}]}
+    answers = iter([asked, {"content": "so"}])
+
+    async def model(messages: Any, tools: Any) -> dict[str, Any]:
+        return {"role": "assistant", **next(answers)}
+
+    async with open_bench(cache) as bench:
+        await bench.go(BAD)
+        loop = ToolLoop(model, bench.runner, on_tool_error=retry(5))
+        assert (await loop.run([{"role": "user", "content": "calculate"}])).status == "completed"
+        assert len(bench.source.strikes()) == 1
+        assert bench.source.lookup("calc") is not None
+
+
+async def test_calls_of_one_id_are_as_many_calls(cache: NativeCache) -> None:
+    async with open_bench(cache) as bench:
+        await bench.go(BAD)
+        await bench.crash("calc", times=3, call_id="call")
+        assert [event.count for event in bench.told(StrikeCounted)] == [1, 2, 3]
+        assert bench.source.lookup("calc") is None
+
+
+async def test_one_call_object_that_runs_again_and_again_is_as_many_calls(cache: NativeCache) -> None:
+    call = ToolCall("call", "calc")
+    async with open_bench(cache) as bench:
+        await bench.go(BAD)
+        for _ in range(3):
+            assert (await bench.runner.run(call)).kind == "crashed"
+        assert bench.source.lookup("calc") is None
+
+
+async def test_strikes_of_an_artifacts_tools_count_together(cache: NativeCache) -> None:
+    names = [f"m{number}" for number in range(8)]
+    async with open_bench(cache) as bench:
+        await bench.go(artifact(*names, body=TRAPS), artifact("text"))
+        for name in names[:4]:
+            await bench.crash(name, times=2)
+        assert bench.told(ToolQuarantined) == []
+        await bench.crash("m4")
+        assert sorted(event.tool for event in bench.told(ToolQuarantined)) == names[:5]
+        assert [tool.name for tool in bench.source.list()] == ["m5", "m6", "m7", "text"]
+        await bench.crash("m5")  # with such neighbours one is enough
+        assert bench.source.lookup("m5") is None
+        assert (await bench.call("text")).ok
 
 
 async def test_a_reported_failure_is_no_strike(cache: NativeCache) -> None:
@@ -176,6 +235,25 @@ async def test_a_per_call_timeout_below_the_tools_own_is_no_strike(cache: Native
         assert bench.source.strikes() == ()
 
 
+async def test_a_per_call_timeout_excuses_nothing_but_the_deadline(cache: NativeCache) -> None:
+    async with open_bench(cache) as bench:
+        await bench.go(BAD)
+        await bench.crash("calc", times=3, timeout_ms=4_000)
+        assert [strike.reason for strike in bench.source.strikes()] == ["trapped"] * 3
+        assert bench.source.lookup("calc") is None
+
+
+async def test_a_spinning_tool_that_is_called_several_times_at_once_strikes(cache: NativeCache) -> None:
+    async with open_bench(cache, limits=Limits(fuel=10**15, deadline_ms=200)) as bench:
+        await bench.go(artifact("calc", body=SPINS))
+        calls = [ToolCall(str(number), "calc") for number in range(8)]
+        for _ in range(20):  # once is enough, unless others have nearly all of the machine
+            assert {result.reason for result in await bench.runner.run_many(calls)} <= {"deadline"}
+            if bench.source.lookup("calc") is None:
+                break
+        assert bench.source.lookup("calc") is None
+
+
 async def test_a_spinning_tool_strikes_at_its_own_deadline(cache: NativeCache) -> None:
     async with open_bench(cache, limits=Limits(fuel=10**15, deadline_ms=60)) as bench:
         await bench.go(artifact("calc", body=SPINS))
@@ -188,9 +266,16 @@ def result_of(reason: str) -> ToolResult:
     return ToolResult(call_id="1", tool="calc", status="error", kind=KINDS[reason], reason=reason)
 
 
-def meter(*, cpu_ms: float = 0.0, fuel: int | None = 1, own_bound: bool = True, timeout_ms: float = 1_000) -> CallMeter:
+def meter(
+    *,
+    cpu_ms: float = 0.0,
+    at_once: float = 1.0,
+    fuel: int | None = 1,
+    own_bound: bool = True,
+    timeout_ms: float = 1_000,
+) -> CallMeter:
     made = CallMeter(CallClock(timeout_ms))
-    made.guest_cpu_ms, made.fuel_used, made.own_bound = cpu_ms, fuel, own_bound
+    made.guest_cpu_ms, made.at_once, made.fuel_used, made.own_bound = cpu_ms, at_once, fuel, own_bound
     return made
 
 
@@ -211,9 +296,27 @@ def test_a_deadline_is_a_strike_only_if_the_guest_ran_for_half_of_it(
     assert is_strike(result_of("deadline"), ended, deadline_ms=1_000, policy=StrikePolicy()) is struck
 
 
-def test_a_bound_that_is_not_the_tools_own_is_no_strike() -> None:
+@pytest.mark.parametrize(
+    ("cpu_ms", "at_once", "struck"),
+    [
+        (62.5, 8, True),
+        (62.4, 8, False),
+        (249, 2, False),
+        (250, 2, True),
+        (199, 2.5, False),
+        (200, 2.5, True),
+    ],
+)
+def test_calls_of_one_artifact_at_once_share_what_they_got(cpu_ms: float, at_once: float, struck: bool) -> None:
+    ended = meter(cpu_ms=cpu_ms, at_once=at_once)
+    assert is_strike(result_of("deadline"), ended, deadline_ms=1_000, policy=StrikePolicy()) is struck
+
+
+@pytest.mark.parametrize("reason", sorted(reason for reason, kind in KINDS.items() if kind == "crashed"))
+def test_a_bound_that_is_not_the_tools_own_excuses_the_deadline_alone(reason: str) -> None:
     ended = meter(cpu_ms=1_000, own_bound=False)
-    assert not is_strike(result_of("deadline"), ended, deadline_ms=1_000, policy=StrikePolicy())
+    struck = is_strike(result_of(reason), ended, deadline_ms=1_000, policy=StrikePolicy())
+    assert struck is (reason != "deadline")
 
 
 def test_a_crash_before_the_guest_ran_is_no_strike() -> None:
@@ -280,6 +383,34 @@ async def test_a_suspended_version_is_tried_again_by_one_call(cache: NativeCache
         await bench.crash("calc", **told)  # counted from nothing
         assert bench.source.lookup("calc") is not None
         assert [held.active for held in bench.source.quarantines()] == [False]
+
+
+@pytest.mark.parametrize("more", [{"timeout_ms": 4_000}, {"attempt": 2}])
+async def test_a_trial_that_crashes_suspends_again_however_it_was_called(
+    cache: NativeCache, clock: FixedClock, more: dict[str, Any]
+) -> None:
+    async with open_bench(cache, clock=clock, policy=strikes(on_strikes="suspend")) as bench:
+        await bench.go(BAD)
+        await bench.crash("calc", times=3)
+        clock.advance(30)
+        await bench.crash("calc", **more)
+        clock.advance(59)
+        assert (await bench.call("calc")).reason == "quarantined"
+        clock.advance(1)
+        await bench.crash("calc", **more)
+
+
+async def test_a_trial_whose_crash_does_not_count_waits_as_long_again(cache: NativeCache, clock: FixedClock) -> None:
+    policy = strikes(on_strikes="suspend")
+    async with open_bench(cache, clock=clock, policy=policy, limits=Limits(fuel=3 * 10**8)) as bench:
+        await bench.go(artifact("calc", body=SPINS))
+        for _ in range(3):
+            assert (await bench.call("calc")).reason == "out_of_fuel"
+        for _ in range(3):
+            clock.advance(30)
+            assert (await bench.call("calc", timeout_ms=1)).reason == "deadline"
+            assert (await bench.call("calc", timeout_ms=1)).reason == "quarantined"
+        assert len(bench.source.strikes()) == 3
 
 
 async def test_a_suspension_survives_a_restart(cache: NativeCache, store: Store, clock: FixedClock) -> None:

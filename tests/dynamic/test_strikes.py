@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import pytest
-from rho_wasm.policy import StrikePolicy
 
 from rho_wasm.dynamic.generation import VersionKey
-from rho_wasm.dynamic.strikes import CallKey, Quarantine, Strike, StrikeLedger, laundered
+from rho_wasm.dynamic.strikes import CallKey, Quarantine, Strike, StrikeLedger, within_an_hour
+from rho_wasm.policy import StrikePolicy
 from rho_wasm.testing import FixedClock
 
 CALC = VersionKey("calc", "a" * 64)
@@ -17,39 +17,35 @@ class Bench:
     def __init__(self, clock: FixedClock, policy: StrikePolicy | None = None) -> None:
         self.clock = clock
         self.ledger = StrikeLedger(policy or StrikePolicy(), clock=clock)
-        self._calls = 0
 
     def strike(
         self,
         version: VersionKey = CALC,
         *,
-        call_id: str | None = None,
         session_id: str | None = None,
-        reason: str = "trapped",
+        id: int | None = None,
     ) -> Strike:
-        self._calls += 1
-        call = CallKey(call_id or f"call {self._calls}", session_id=session_id)
-        return Strike(version=version, generation=1, reason=reason, call=call, at=self.clock())
+        call = CallKey("the same", session_id=session_id)
+        return Strike(version=version, generation=1, reason="trapped", call=call, at=self.clock(), id=id)
 
-    def crash(self, version: VersionKey = CALC, *, call_id: str | None = None, session_id: str | None = None) -> str:
-        strike = self.strike(version, call_id=call_id, session_id=session_id)
-        self.ledger.called(version, strike.call)
-        return self.ledger.struck(strike).verdict
+    def crash(self, version: VersionKey = CALC, *, session_id: str | None = None) -> tuple[VersionKey, ...]:
+        """The versions that are condemned by it."""
+        self.ledger.called(version)
+        return self.ledger.struck(self.strike(version, session_id=session_id)).condemned
 
     def work(self, times: int, version: VersionKey = CALC) -> None:
         for _ in range(times):
-            self._calls += 1
-            self.ledger.called(version, CallKey(f"call {self._calls}"))
+            self.ledger.called(version)
 
 
 def test_a_version_is_quarantined_when_its_strikes_reach_the_limit(clock: FixedClock) -> None:
     bench = Bench(clock)
-    assert [bench.crash() for _ in range(3)] == ["none", "none", "quarantine"]
+    assert [bench.crash() for _ in range(3)] == [(), (), (CALC,)]
 
 
 def test_strikes_of_another_version_do_not_count(clock: FixedClock) -> None:
     bench = Bench(clock)
-    assert [bench.crash(CALC), bench.crash(CALC), bench.crash(OTHER), bench.crash(OTHER)] == ["none"] * 4
+    assert [bench.crash(CALC), bench.crash(CALC), bench.crash(OTHER), bench.crash(OTHER)] == [()] * 4
 
 
 def test_strikes_that_left_the_window_do_not_count(clock: FixedClock) -> None:
@@ -57,37 +53,79 @@ def test_strikes_that_left_the_window_do_not_count(clock: FixedClock) -> None:
     bench.crash()
     bench.crash()
     clock.advance(601)
-    assert bench.crash() == "none"
+    assert bench.crash() == ()
 
 
 def test_a_tool_that_mostly_works_is_not_quarantined(clock: FixedClock) -> None:
     bench = Bench(clock)
     bench.work(13)
-    assert [bench.crash() for _ in range(4)] == ["none", "none", "none", "quarantine"]  # 4 of 17, not 3 of 16
+    assert [bench.crash() for _ in range(4)] == [(), (), (), (CALC,)]  # 4 of 17, not 3 of 16
 
 
 def test_calls_that_left_the_window_do_not_count_for_it(clock: FixedClock) -> None:
     bench = Bench(clock)
     bench.work(1000)
     clock.advance(620)
-    assert [bench.crash() for _ in range(3)][-1] == "quarantine"
+    assert [bench.crash() for _ in range(3)][-1] == (CALC,)
 
 
-def test_attempts_of_one_call_count_once(clock: FixedClock) -> None:
+def tools(count: int, artifact: str = "a") -> list[VersionKey]:
+    return [VersionKey(f"t{number}", artifact * 64) for number in range(count)]
+
+
+def test_strikes_of_an_artifacts_tools_count_together(clock: FixedClock) -> None:
     bench = Bench(clock)
-    assert [bench.crash(call_id="one") for _ in range(5)] == ["none"] * 5
-    assert bench.ledger.struck(bench.strike(call_id="one")).counted is False
-    assert bench.ledger.struck(bench.strike(call_id="one")).count == 1
+    versions = tools(5)
+    verdicts = [bench.crash(version) for version in [*versions, *versions]]
+    assert verdicts[:8] == [()] * 8  # two each
+    assert verdicts[8] == tuple(versions)  # the ninth strike
+    assert bench.crash(VersionKey("unheard of", "a" * 64)) == (*versions, VersionKey("unheard of", "a" * 64))
 
 
-def test_the_same_call_id_in_another_session_is_another_call(clock: FixedClock) -> None:
+def test_nine_strikes_of_two_tools_are_not_the_artifacts(clock: FixedClock) -> None:
     bench = Bench(clock)
-    assert [bench.crash(call_id="one", session_id=f"s{number}") for number in range(3)][-1] == "quarantine"
+    one, other = tools(2)
+    for _ in range(8):
+        bench.crash(one)
+    assert bench.crash(other) == ()
+
+
+def test_tools_of_different_artifacts_do_not_count_together(clock: FixedClock) -> None:
+    bench = Bench(clock)
+    for letter in "abcdef":
+        for version in tools(2, letter):
+            assert bench.crash(version) == ()
+
+
+def test_a_tool_that_mostly_works_goes_not_with_its_artifact(clock: FixedClock) -> None:
+    bench = Bench(clock)
+    good, *bad = tools(6)
+    bench.work(20, good)
+    assert bench.crash(good) == ()
+    for version in [*bad, *bad][:8]:
+        assert bench.crash(version) == ()
+    assert bench.crash(bad[4]) == tuple(bad)
+
+
+def test_an_artifacts_strikes_from_one_session_withhold_its_tools_from_that_one(clock: FixedClock) -> None:
+    bench = Bench(clock, StrikePolicy(sessions=2))
+    versions = tools(5)
+    for version in [*versions, *versions]:
+        assert bench.crash(version, session_id="heavy") == ()
+    assert all(bench.ledger.withheld_from(version, "heavy") for version in versions)
+    assert not any(bench.ledger.withheld_from(version, "light") for version in versions)
+    assert bench.crash(versions[0], session_id="light") == tuple(versions)
+
+
+def test_the_artifacts_limit_is_the_policys(clock: FixedClock) -> None:
+    bench = Bench(clock, StrikePolicy(limit=2, artifact_limit=3))
+    one, two, three = tools(3)
+    assert [bench.crash(one), bench.crash(two), bench.crash(three)] == [(), (), (one, two, three)]
 
 
 def test_below_the_number_of_sessions_the_version_is_withheld_from_the_one_that_struck(clock: FixedClock) -> None:
     bench = Bench(clock, StrikePolicy(sessions=2))
-    assert [bench.crash(session_id="heavy") for _ in range(3)] == ["none", "none", "withhold"]
+    assert [bench.crash(session_id="heavy") for _ in range(3)] == [()] * 3
     assert bench.ledger.withheld_from(CALC, "heavy")
     assert not bench.ledger.withheld_from(CALC, "light")
     assert not bench.ledger.withheld_from(OTHER, "heavy")
@@ -99,21 +137,42 @@ def test_strikes_from_enough_sessions_quarantine(clock: FixedClock) -> None:
     bench = Bench(clock, StrikePolicy(sessions=2))
     bench.crash(session_id="one")
     bench.crash(session_id="one")
-    assert bench.crash(session_id="two") == "quarantine"
+    assert bench.crash(session_id="two") == (CALC,)
 
 
 def test_strikes_of_another_process_count_once_they_are_read(clock: FixedClock) -> None:
-    here, there = Bench(clock), Bench(clock)
-    here.crash(call_id="h1")
-    strikes = [there.strike(call_id="t1"), there.strike(call_id="t2")]
-    assert here.ledger.merge(strikes, {}) == (CALC,)
-    assert here.ledger.merge(strikes, {}) == ()  # read again, they are known
+    bench = Bench(clock)
+    bench.crash()
+    strikes = [bench.strike(id=1), bench.strike(id=2)]
+    assert bench.ledger.merge(strikes, {}) == (CALC,)
+    assert bench.ledger.merge(strikes, {}) == ()  # read again, they are known
+    assert len(bench.ledger.latest(CALC)) == 3
+
+
+def test_strikes_of_ours_are_not_counted_again_when_they_are_read_back(clock: FixedClock) -> None:
+    bench = Bench(clock)
+    bench.crash()
+    bench.crash()
+    bench.ledger.saved({}, [1, 3])
+    assert bench.ledger.merge([bench.strike(id=1)], {}) == ()
+    assert len(bench.ledger.latest(CALC)) == 2
+    assert bench.ledger.merge([bench.strike(id=2), bench.strike(id=3)], {}) == (CALC,)
+    assert len(bench.ledger.latest(CALC)) == 3
+
+
+def test_an_artifacts_strikes_count_together_whichever_process_heard_of_them(clock: FixedClock) -> None:
+    bench = Bench(clock)
+    versions = tools(5)
+    for version in versions:
+        bench.crash(version)
+    strikes = [bench.strike(version, id=number) for number, version in enumerate(versions, 1)]
+    assert set(bench.ledger.merge(strikes, {})) == set(versions)
 
 
 def test_calls_of_another_process_count_for_the_version(clock: FixedClock) -> None:
     bench = Bench(clock)
     bench.ledger.merge([], {(CALC, int(clock() // 10)): 100})
-    assert [bench.crash() for _ in range(3)][-1] == "none"
+    assert [bench.crash() for _ in range(3)][-1] == ()
 
 
 def test_saved_calls_are_counted_once(clock: FixedClock) -> None:
@@ -132,7 +191,7 @@ def test_a_pardoned_tool_begins_anew(clock: FixedClock) -> None:
         bench.crash(session_id="one")
     bench.ledger.forget("calc")
     assert not bench.ledger.withheld_from(CALC, "one")
-    assert [bench.crash(session_id=f"s{number}") for number in range(3)] == ["none", "none", "quarantine"]
+    assert [bench.crash(session_id=f"s{number}") for number in range(3)] == [(), (), (CALC,)]
 
 
 def test_forgetting_one_version_leaves_the_others(clock: FixedClock) -> None:
@@ -141,7 +200,7 @@ def test_forgetting_one_version_leaves_the_others(clock: FixedClock) -> None:
         bench.crash(version)
         bench.crash(version)
     bench.ledger.forget(*CALC)
-    assert (bench.crash(CALC), bench.crash(OTHER)) == ("none", "quarantine")
+    assert (bench.crash(CALC), bench.crash(OTHER)) == ((), (OTHER,))
 
 
 def test_memory_is_bounded_and_the_latest_strikes_decide(clock: FixedClock, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,8 +210,8 @@ def test_memory_is_bounded_and_the_latest_strikes_decide(clock: FixedClock, monk
     clock.advance(100)
     verdicts = [bench.crash() for _ in range(12)]
     # Ten are held; against the calls since the oldest of them they are all there is.
-    assert verdicts[-1] == "quarantine"
-    assert len(bench.ledger.reasons(CALC)) == 10
+    assert verdicts[-1] == (CALC,)
+    assert len(bench.ledger.latest(CALC)) == 10
 
 
 def quarantined(tool: str, at: float, *, pardoned: bool = False) -> Quarantine:
@@ -166,11 +225,11 @@ def quarantined(tool: str, at: float, *, pardoned: bool = False) -> Quarantine:
         ([quarantined("calc", at) for at in (0, 1000, 3600)], True),
         ([quarantined("calc", at) for at in (0, 1000, 3601)], False),
         ([quarantined("calc", at) for at in (0, 5000, 6000, 8000)], True),
-        ([quarantined("calc", 0), quarantined("calc", 1), quarantined("other", 2)], False),
+        ([quarantined("calc", 0), quarantined("calc", 1)], False),
         ([quarantined("calc", 0), quarantined("calc", 1), quarantined("calc", 2, pardoned=True)], False),
     ],
 )
-def test_three_quarantined_versions_of_one_name_within_an_hour_are_laundering(
+def test_three_quarantines_within_an_hour_that_nobody_pardoned_are_laundering(
     held: list[Quarantine], expected: bool
 ) -> None:
-    assert laundered(held, "calc") is expected
+    assert within_an_hour(held) is expected
