@@ -9,7 +9,7 @@ import re
 import secrets
 import stat
 import time
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
@@ -34,6 +34,8 @@ class Files(Protocol):
 
     def sweep(self, known: Container[str]) -> None: ...
 
+    def remove(self, hashes: Iterable[str]) -> None: ...
+
     def is_empty(self) -> bool: ...
 
 
@@ -56,6 +58,11 @@ class MemoryFiles:
     def sweep(self, known: Container[str]) -> None:
         """Lets go of what nothing names."""
         self._files = {sha256: data for sha256, data in self._files.items() if sha256 in known}
+
+    def remove(self, hashes: Iterable[str]) -> None:
+        """Lets go of these."""
+        for sha256 in hashes:
+            self._files.pop(sha256, None)
 
     def is_empty(self) -> bool:
         return not self._files
@@ -125,18 +132,25 @@ class ArtifactFiles:
 
     def sweep(self, known: Container[str]) -> None:
         """Removes what a killed host left behind: half-written files, and old ones that nothing names."""
-        oldest = time.time() - _LEFT_BEHIND_S
         for path in self._folder.glob("??/*"):
             match = _NAME.fullmatch(path.name)
-            if match is not None and match[1] in known:
-                continue
-            with suppress(OSError):
-                if path.lstat().st_mtime < oldest:
-                    path.unlink()
+            if match is None or match[1] not in known:
+                _remove_old(path)
+
+    def remove(self, hashes: Iterable[str]) -> None:
+        """Removes these, but for young ones, which another process may have put again; :meth:`sweep` finds them."""
+        for sha256 in hashes:
+            _remove_old(self._path(sha256))
 
     def is_empty(self) -> bool:
         """Whether no artifact was ever kept here."""
         return not any(_NAME.fullmatch(path.name) for path in self._folder.glob("??/*"))
+
+
+def _remove_old(path: Path) -> None:
+    with suppress(OSError):
+        if path.lstat().st_mtime < time.time() - _LEFT_BEHIND_S:
+            path.unlink()
 
 
 def sync_folder(folder: Path) -> None:

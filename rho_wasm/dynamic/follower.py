@@ -100,4 +100,5 @@ class Follower:
         if self._store.read_only or now - self._pruned_at < _PRUNE_EVERY_S:
             return
         self._store.records.prune(before=now - self._window_s)
+        self._store.sweep()
         self._pruned_at = now

@@ -19,13 +19,19 @@ from rho_wasm.dynamic.generation import (
     VersionKey,
     from_row,
 )
-from rho_wasm.errors import Corrupt, GenerationConflict, NameInvalid, UnknownGeneration
+from rho_wasm.errors import Corrupt, GenerationConflict, NameInvalid, StoreError, UnknownGeneration
 from rho_wasm.frozen import FrozenMap
 
-__all__ = ["STRIKES_AUTHOR", "History", "Switched"]
+__all__ = ["REJECTED_KEPT_S", "STRIKES_AUTHOR", "History", "Switched"]
 
 STRIKES_AUTHOR = "strikes"
 """The author of generations that an automatic return made."""
+
+REJECTED_KEPT_S = 3600.0
+"""So long from its staging on a rejected candidate's artifacts stay, to be looked at."""
+_CANDIDATES = 100
+"""Open candidates, and rejected ones whose artifacts stay: staging in a loop must not fill a disk. More than a person
+looks at, and with modules of the largest size (16 MiB) less than 2 GiB."""
 
 _COLUMNS = "number, state, floor, why, body, digest"
 
@@ -123,15 +129,52 @@ class History:
     def stage(self, add: Mapping[str, ToolVersion], remove: Iterable[str], *, author: str, note: str) -> Candidate:
         """Writes a candidate on the generation that is live at this moment.
 
-        Raises :class:`NameInvalid` for a name to remove that the live generation does not have.
+        Raises :class:`NameInvalid` for a name to remove that the live generation does not have, and as
+        :meth:`check_room` does.
         """
         with self._database.write() as connection:
+            self._check_room(connection)
             live = _live(connection)
             gone = frozenset(remove)
             for name in sorted(gone - live.tools.keys()):
                 raise NameInvalid(name, f"generation {live.number}, which is live, has no such tool to remove")
             tools = {name: version for name, version in live.tools.items() if name not in gone} | dict(add)
             return self._made(connection, live, tools, author, note)
+
+    def check_room(self) -> None:
+        """Raises :class:`StoreError` (``too_many_candidates``) where no further candidate may be staged now."""
+        with self._database.read() as connection:
+            self._check_room(connection)
+
+    def _check_room(self, connection: sqlite3.Connection) -> None:
+        (opened,) = connection.execute("SELECT count(*) FROM generations WHERE state = 'candidate'").fetchone()
+        (rejected,) = connection.execute(
+            "SELECT count(*) FROM (SELECT body FROM generations WHERE state = 'rejected' ORDER BY number DESC LIMIT ?) "
+            "WHERE json_valid(body) AND json_extract(body, '$.created_at') > ?",
+            (_CANDIDATES, self._clock() - REJECTED_KEPT_S),
+        ).fetchone()
+        if opened >= _CANDIDATES:
+            detail = f"{opened} candidates are open: reject those that nobody needs, then stage again"
+        elif opened + rejected >= _CANDIDATES:
+            detail = f"{opened} candidates are open and {rejected} of the last hour were rejected: stage again later"
+        else:
+            return
+        raise StoreError(detail, reason="too_many_candidates")
+
+    def rejected_artifacts(self, *, before: float) -> tuple[str, ...]:
+        """Hashes that nothing names but candidates that were staged before that time (POSIX seconds) and rejected."""
+        with self._database.read() as connection:
+            if connection.execute("SELECT 1 FROM generations WHERE NOT json_valid(body) LIMIT 1").fetchone():
+                return ()  # What a damaged generation needs cannot be known.
+            rows = connection.execute(
+                "WITH named AS (SELECT json_extract(version.value, '$.artifact') AS sha256, "
+                "state = 'rejected' AND json_extract(body, '$.created_at') < ? AS old "
+                "FROM generations, json_each(body, '$.tools') AS version) "
+                "SELECT DISTINCT sha256 FROM named WHERE old "
+                "AND sha256 NOT IN (SELECT sha256 FROM named WHERE NOT old) ORDER BY sha256",
+                (before,),
+            )
+            return tuple(row[0] for row in rows)
 
     def verdicts(self, number: int) -> tuple[Verdict, ...]:
         """What the switch gates said of a generation when they were last asked, in that order."""

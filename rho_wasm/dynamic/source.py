@@ -162,7 +162,7 @@ class DynamicSource:
 
         Raises :class:`NameInvalid` for a tool that two artifacts declare, that is added and removed, or that is to be
         removed and is not there; ValueError for no change at all, a wrong author, or bounds that are none;
-        :class:`StoreError`.
+        :class:`StoreError`, also where too many candidates are open (``too_many_candidates``: reject some).
         """
         artifacts, gone = tuple(add), _names(remove)
         for artifact in artifacts:
@@ -175,6 +175,7 @@ class DynamicSource:
         versions = self._versions(artifacts, gone, limits or {})
 
         def write() -> Candidate:
+            self.store.history.check_room()
             for artifact in artifacts:
                 self.store.put(artifact)
             return self.store.history.stage(

@@ -15,7 +15,7 @@ from rho_wasm.dynamic.database import Database
 from rho_wasm.dynamic.files import ArtifactFiles, Files, MemoryFiles
 from rho_wasm.dynamic.folder import DATABASE_NAME, is_writable, prepare_folder
 from rho_wasm.dynamic.generation import Generation, Switch, Verdict
-from rho_wasm.dynamic.history import History, Switched
+from rho_wasm.dynamic.history import REJECTED_KEPT_S, History, Switched
 from rho_wasm.dynamic.records import Approval, Approvals, StrikeRecords
 from rho_wasm.dynamic.schema import APPLICATION_ID, SCHEMA_VERSION, migrate
 from rho_wasm.dynamic.seal import Seal, default_key_path
@@ -138,7 +138,7 @@ class Store:
         self._files.sweep(known)
 
     def put(self, artifact: Artifact) -> None:
-        """Keeps an artifact, durably. One that is there already is only repaired if its file was damaged.
+        """Keeps an artifact, durably, before a candidate may name it. One that is there is repaired if it was damaged.
 
         Of two builds of the same bytes the one that was built here stays.
         """
@@ -160,6 +160,25 @@ class Store:
                     seal,
                 ),
             )
+            # As new as the candidate that is about to name it: see sweep().
+            connection.execute("UPDATE artifacts SET created_at = ? WHERE sha256 = ?", (self.clock(), artifact.sha256))
+
+    def sweep(self) -> None:
+        """Lets go of artifacts that only rejected candidates name, all of them staged over an hour ago."""
+        oldest = self.clock() - REJECTED_KEPT_S
+        unneeded = self.history.rejected_artifacts(before=oldest)
+        if not unneeded:
+            return
+        with self._database.write(durable=False) as connection:
+            gone = [
+                sha256
+                for sha256 in unneeded
+                # Unless it was just put again, for a candidate that is not written yet.
+                if connection.execute(
+                    "DELETE FROM artifacts WHERE sha256 = ? AND created_at < ?", (sha256, oldest)
+                ).rowcount
+            ]
+        self._files.remove(gone)
 
     def artifact(self, sha256: str) -> Artifact:
         """The artifact of that hash, its bytes checked. Raises :class:`Corrupt`, naming it, if they are not whole."""

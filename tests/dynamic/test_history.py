@@ -13,7 +13,7 @@ from rho_wasm.dynamic.generation import Candidate, Generation, ToolVersion, Verd
 from rho_wasm.dynamic.history import Switched
 from rho_wasm.dynamic.store import Store
 from rho_wasm.dynamic.strikes import Quarantine
-from rho_wasm.errors import Corrupt, GenerationConflict, NameInvalid, UnknownGeneration
+from rho_wasm.errors import Corrupt, GenerationConflict, NameInvalid, StoreError, UnknownGeneration
 from rho_wasm.testing import FixedClock
 
 
@@ -380,3 +380,46 @@ def test_whatever_is_done_in_whatever_order_the_history_stays_whole(bench: Bench
             assert later.previous == earlier.number
         if switches:
             assert switches[0].number == live.number
+
+
+def test_a_hundred_open_candidates_are_enough(bench: Bench, clock: FixedClock) -> None:
+    for _ in range(100):
+        first = bench.stage(calc="a")
+    clock.advance(10**6)
+    with pytest.raises(StoreError, match="100 candidates are open: reject") as caught:
+        bench.stage(calc="a")
+    assert caught.value.reason == "too_many_candidates"
+    assert len(bench.history.all()) == 101
+    bench.store.reject(first.number, by="ada")
+    bench.stage(calc="a")
+
+
+def test_candidates_that_were_just_rejected_take_room_for_an_hour(bench: Bench, clock: FixedClock) -> None:
+    for _ in range(100):
+        bench.history.judge(bench.stage(calc="a").number, [], rejected="by the gate admission")
+        clock.advance(1)
+    with pytest.raises(StoreError, match="0 candidates are open and 100 of the last hour were rejected") as caught:
+        bench.stage(calc="a")
+    assert caught.value.reason == "too_many_candidates"
+    clock.advance(3_500)
+    bench.stage(calc="a")
+    with pytest.raises(StoreError, match="1 candidates are open and 99 of the last hour"):
+        bench.stage(calc="a")
+
+
+def test_candidates_that_became_live_take_no_room(bench: Bench) -> None:
+    for number in range(101):
+        bench.go(calc="ab"[number % 2])
+
+
+def test_artifacts_are_unneeded_when_only_old_rejected_candidates_name_them(bench: Bench, clock: FixedClock) -> None:
+    bench.go(calc="a")
+    bench.go(calc="b")
+    for letter in "abc":
+        bench.history.judge(bench.stage(calc=letter).number, [], rejected="no")
+    bench.history.judge(bench.stage(calc="d").number, [], rejected="no")
+    clock.advance(10)
+    bench.stage(calc="d")  # open
+    bench.history.judge(bench.stage(calc="e").number, [], rejected="no")  # young
+    assert bench.history.rejected_artifacts(before=clock() - 5) == ("c" * 64,)
+    assert bench.history.rejected_artifacts(before=clock() - 50) == ()

@@ -430,3 +430,17 @@ async def test_a_damaged_row_is_reported_once_and_stops_nothing_else(cache: Nati
         await bench.crash("calc")
         assert len(bench.source.strikes()) == 1
         assert len(bench.told(SourceFailed)) == 1
+
+
+async def test_where_too_many_candidates_are_open_not_even_bytes_are_kept(
+    cache: NativeCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rho_wasm.dynamic.history._CANDIDATES", 1)
+    async with open_bench(cache) as bench:
+        await bench.source.stage([artifact("calc")], author="model")
+        with pytest.raises(StoreError) as caught:
+            await bench.source.stage([artifact("calc", salt=1)], author="model")
+        assert caught.value.reason == "too_many_candidates"
+        assert bench.store.artifact_if_whole(artifact("calc", salt=1).sha256) is None
+        await bench.source.activate(1)
+        await bench.go(artifact("calc", salt=1))

@@ -5,6 +5,8 @@ import resource
 import signal
 import sqlite3
 import stat
+import time
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from rho_wasm.dynamic.database import Database
 from rho_wasm.dynamic.generation import ToolVersion
 from rho_wasm.dynamic.store import Store
 from rho_wasm.errors import Closed, Corrupt, Locked, StoreError, VersionMismatch
+from rho_wasm.testing import FixedClock
 from tests.dynamic.guests import artifact, declaration
 from tests.dynamic.processes import SOMEBODY, WAIT_S, answer_of_process, become_somebody, begin
 
@@ -23,8 +26,11 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "store"
 
 
-def opened(folder: Path, *, read_only: bool = False, busy_ms: int = 5_000) -> Store:
-    return Store.open(folder, read_only=read_only, busy_ms=busy_ms, key_path=folder.parent / "keys" / "store.key")
+def opened(
+    folder: Path, *, read_only: bool = False, busy_ms: int = 5_000, clock: Callable[[], float] = time.time
+) -> Store:
+    key_path = folder.parent / "keys" / "store.key"
+    return Store.open(folder, read_only=read_only, busy_ms=busy_ms, key_path=key_path, clock=clock)
 
 
 def go_live(store: Store, *tools: str, salt: int = 0) -> str:
@@ -292,6 +298,53 @@ def test_what_a_killed_host_left_behind_is_swept_away(folder: Path) -> None:
         os.utime(path, (1_000_000_000, 1_000_000_000))
     opened(folder).close()
     assert [path.exists() for path in (kept, half, orphan, young)] == [True, False, False, True]
+
+
+def test_the_artifacts_of_old_rejected_candidates_are_swept_away(folder: Path, clock: FixedClock) -> None:
+    with opened(folder, clock=clock) as store:
+        live = go_live(store, "calc")
+        old, young = artifact("calc", salt=1), artifact("calc", salt=2)
+        for built, wait_s in ((old, 3_000), (young, 700)):
+            store.put(built)
+            candidate = store.history.stage({"calc": ToolVersion(built.sha256)}, (), author="model", note="")
+            store.reject(candidate.number, by="ada")
+            os.utime(file_of(folder, built.sha256), (1_000_000_000, 1_000_000_000))
+            clock.advance(wait_s)
+        store.sweep()
+        assert [file_of(folder, sha256).exists() for sha256 in (live, old.sha256, young.sha256)] == [True, False, True]
+        with pytest.raises(Corrupt, match="missing: stage it again"):
+            store.artifact(old.sha256)
+        store.put(old)
+        assert store.artifact(old.sha256).wasm == old.wasm
+
+
+def test_a_rejected_artifact_that_is_put_again_is_not_swept_away_before_it_is_staged(clock: FixedClock) -> None:
+    with Store.open(":memory:", clock=clock) as store:
+        built = artifact("calc")
+        store.put(built)
+        candidate = store.history.stage({"calc": ToolVersion(built.sha256)}, (), author="model", note="")
+        store.reject(candidate.number, by="ada")
+        clock.advance(4_000)
+        store.put(built)
+        store.sweep()
+        assert store.artifact(built.sha256).wasm == built.wasm
+        clock.advance(4_000)
+        store.sweep()
+        assert store.artifact_if_whole(built.sha256) is None
+
+
+def test_nothing_is_swept_away_beside_a_damaged_generation(folder: Path, clock: FixedClock) -> None:
+    with opened(folder, clock=clock) as store:
+        built = artifact("calc")
+        store.put(built)
+        for _ in range(2):
+            candidate = store.history.stage({"calc": ToolVersion(built.sha256)}, (), author="model", note="")
+            store.reject(candidate.number, by="ada")
+        statement(folder, f"UPDATE generations SET body = 'damaged' WHERE number = {candidate.number}")
+        clock.advance(4_000)
+        store.sweep()
+        assert store.artifact(built.sha256).wasm == built.wasm
+        store.history.check_room()
 
 
 def test_a_store_opened_read_only_offers_what_is_live_and_changes_nothing(folder: Path) -> None:
