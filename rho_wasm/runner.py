@@ -39,7 +39,8 @@ class ToolRunner:
 
     ``gate`` is asked before each call's clock starts, and may wait for a person: a waiting call holds no slot.
     ``executor`` invokes handlers. ``default_timeout_ms`` bounds a call whose tool sets none. At most
-    ``max_concurrent`` calls run at once; further ones wait their turn, which is not the tool's time. A text longer than
+    ``max_concurrent`` calls of host tools run at once; further ones wait their turn, which is not the tool's time
+    (guests have slots of their own, in their sandbox). A text longer than
     ``max_result_chars`` is cut and kept whole in ``registry.outputs``. ``on_event`` hears :class:`ToolRunning` once a
     gate allowed, and :class:`ToolFinished` once for every call. One runner belongs to one event loop at a time.
 
@@ -162,18 +163,23 @@ class ToolRunner:
                 if call.arguments != arguments:
                     raise ToolError("invalid_arguments", tool=tool.name, detail="they changed while the gate was asked")
             waited = self._gatekeeper is not None
-            if self._slots.value:
-                self._slots.acquire_nowait()
-            else:
-                await self._slots.acquire()
-                waited = True
+            # Guests wait in their sandbox, which has slots for all of them and for each tool. Were they to hold slots
+            # here meanwhile, one slow guest could keep every other tool from running.
+            in_slot = not is_host_made(tool)
+            if in_slot:
+                if self._slots.value:
+                    self._slots.acquire_nowait()
+                else:
+                    await self._slots.acquire()
+                    waited = True
             try:
                 if waited:
                     # It may have been long: what was withdrawn meanwhile does not run.
                     self._check_withdrawn(tool, tools)
                 result = await self._run_in_slot(tool, arguments, told, watermark)
             finally:
-                self._slots.release()
+                if in_slot:
+                    self._slots.release()
         except ToolError as error:
             result = not_answered(error, told, generation=error.generation)
         except BaseException:

@@ -29,12 +29,14 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from rho_wasm.calls import RunningCall, ToolContext
+from rho_wasm.calls import RunningCall, ToolCall, ToolContext
 from rho_wasm.events import ToolFinished
 from rho_wasm.executor import DefaultExecutor
 from rho_wasm.gates import Allow
+from rho_wasm.host import Host
+from rho_wasm.limits import HostLimits, Limits
 from rho_wasm.results import Ok, ToolResult
-from rho_wasm.testing import FakeSource
+from rho_wasm.testing import FakeSource, guest
 from tests.helpers import Events, Waiting, answering, call, echo, make, raising, runner_of, until
 
 pytestmark = pytest.mark.anyio
@@ -479,3 +481,18 @@ async def test_a_runner_made_outside_an_event_loop_serves_calls_inside() -> None
     thread.start()
     thread.join(timeout=10)
     assert all(result.ok for result in await made[0].run_many([call()] * 3))
+
+
+async def test_one_slow_guest_keeps_neither_core_tools_nor_other_guests_waiting() -> None:
+    limits = HostLimits(call=Limits(deadline_ms=60_000, fuel=10**15), max_concurrent_calls=4, max_concurrent_per_tool=2)
+    async with Host.open(":memory:", core=[echo("core")], limits=limits) as host:
+        made = [guest("spin", body="(loop $again (br $again))"), guest("other")]
+        await host.source.activate(await host.source.stage(add=made, author="test"))
+        async with anyio.create_task_group() as group:
+            for number in range(20):
+                group.start_soon(host.runner.run, ToolCall(id=f"spin-{number}", name="spin"))
+            await until(lambda: host.sandbox.statistics().running == 2)
+            with anyio.fail_after(30):
+                assert (await host.runner.run(ToolCall(id="1", name="core"))).ok
+                assert (await host.runner.run(ToolCall(id="2", name="other"))).ok
+            group.cancel_scope.cancel()
