@@ -12,7 +12,7 @@ from rho_wasm.errors import PlainError
 from rho_wasm.messages import Message, assistant_message, for_model, open_calls, open_question, settled, tool_message
 from rho_wasm.offered import ToolSnapshot
 from rho_wasm.plain import encode, plain
-from rho_wasm.rendering import value_text
+from rho_wasm.rendering import model_text, value_text
 from rho_wasm.results import Failed, Ok, ToolResult
 from rho_wasm.runner import ToolRunner
 from rho_wasm.tools import Tool
@@ -270,7 +270,7 @@ def _may_retry(result: ToolResult, tool: Tool | None) -> bool:
 def _as_result(call: ToolCall, result: Any) -> ToolResult:
     """A result that the caller made: the host's own, so it is trusted and never cut."""
     answer = result if isinstance(result, (Ok, Failed)) else Ok(result)
-    text, _ = value_text(answer, trusted=True)
+    text = model_text(value_text(answer)[0], trusted=True)
     if isinstance(answer, Failed):
         return ToolResult(
             call_id=call.id, tool=call.name, status="error", kind="failed", reason="failed", value=answer.reason,

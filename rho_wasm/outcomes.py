@@ -35,10 +35,12 @@ def answered(
     if not isinstance(given, (Ok, Failed, AskUser, Halt)):
         raise ToolError("invalid_return", tool=tool.name, detail=f"the executor answered a {type_name(given)}")
     try:
-        text, notes = value_text(answer, trusted=not tool.untrusted)
+        text, notes = value_text(answer)
     except PlainError as error:
         raise ToolError("invalid_return", tool=tool.name, detail=inert(str(error))) from None
-    text, output_id = cut_text(text, max_chars=max_chars, outputs=outputs, session_id=context.session_id)
+    text, output_id = cut_text(
+        text, max_chars=max_chars, outputs=outputs, session_id=context.session_id, trusted=not tool.untrusted
+    )
     meter = context.meter
     log = meter.log
     if notes:

@@ -11,7 +11,7 @@ from rho_wasm.plain import json_text
 from rho_wasm.results import KINDS, AskUser, Failed, Halt, HandlerResult
 from rho_wasm.untrusted import inert
 
-__all__ = ["cut_at_line", "cut_text", "error_text", "model_text", "printed_name", "value_text"]
+__all__ = ["beginning", "cut_at_line", "cut_text", "error_text", "model_text", "printed_name", "value_text"]
 
 _WHAT_TO_DO = {
     "not_found": "no tool of that name is offered; use one of those that are",
@@ -62,8 +62,8 @@ def _escape(match: re.Match[str]) -> str:
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-def value_text(answer: HandlerResult, *, trusted: bool) -> tuple[str, tuple[str, ...]]:
-    """The text of an answer, and notes for the log about what JSON could not hold.
+def value_text(answer: HandlerResult) -> tuple[str, tuple[str, ...]]:
+    """The text of an answer as it is, and notes for the log about what JSON could not hold.
 
     A str as it is, any other value as JSON; for AskUser the question, for Halt JSON of its value.
     Raises :class:`rho_wasm.errors.PlainError` for a value that has no JSON.
@@ -77,7 +77,7 @@ def value_text(answer: HandlerResult, *, trusted: bool) -> tuple[str, tuple[str,
             text = str.__str__(value)
         else:
             text, notes = json_text(value)
-    return model_text(text, trusted=trusted), notes
+    return text, notes
 
 
 def printed_name(call: ToolCall) -> str:
@@ -106,22 +106,37 @@ def cut_at_line(text: str, max_chars: int) -> str:
     return text[: max_chars if end < 0 else end + 1]
 
 
+def beginning(text: str, max_chars: int, *, trusted: bool) -> tuple[int, str]:
+    """How many characters of ``text`` are shown, and how they read (:func:`model_text`): at most ``max_chars`` too.
+
+    What is not shown is not looked at: escaping a megabyte of control characters would hold the event loop up.
+    """
+    shown = cut_at_line(text, max_chars)
+    read = model_text(shown, trusted=trusted)
+    while len(read) > max_chars and len(shown) > 1:
+        shown = cut_at_line(shown, len(shown) // 2)
+        read = model_text(shown, trusted=trusted)
+    return len(shown), read
+
+
 class _Keeper(Protocol):
     def keep(self, text: str, *, session_id: str | None) -> str: ...
 
 
-def cut_text(text: str, *, max_chars: int, outputs: _Keeper, session_id: str | None) -> tuple[str, str | None]:
-    """``text``, or its beginning and a notice of how to read on, with the id that it is kept under.
+def cut_text(
+    text: str, *, max_chars: int, outputs: _Keeper, session_id: str | None, trusted: bool
+) -> tuple[str, str | None]:
+    """``text`` as a model reads it, or its beginning and a notice of how to read on, with the id that it is kept under.
 
     The notice is the host's own last line, outside the tool's text. Where the text cannot be kept it says so.
     """
-    if len(text) <= max_chars:
-        return text, None
-    shown = cut_at_line(text, max_chars)
+    count, shown = beginning(text, max_chars, trusted=trusted)
+    if count == len(text):
+        return shown, None
     try:
         output_id = outputs.keep(text, session_id=session_id)
     except Exception:
         rest, output_id = "the rest could not be kept; ask the tool for less at once", None
     else:
-        rest = f'read on with read_artifact {{"id": "{output_id}", "offset": {len(shown)}}}'
-    return f"{shown}\n\n[cut: characters 0 to {len(shown)} of {len(text)}; {rest}]", output_id
+        rest = f'read on with read_artifact {{"id": "{output_id}", "offset": {count}}}'
+    return f"{shown}\n\n[cut: characters 0 to {count} of {len(text)}; {rest}]", output_id

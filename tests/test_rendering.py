@@ -35,11 +35,11 @@ from rho_wasm.results import KINDS, AskUser, Failed, Halt, HandlerResult, Ok
     ],
 )
 def test_the_text_of_each_answer(answer: HandlerResult, text: str) -> None:
-    assert value_text(answer, trusted=True) == (text, ())
+    assert value_text(answer) == (text, ())
 
 
 def test_nan_and_infinities_become_null_with_a_note() -> None:
-    text, notes = value_text(Ok([math.nan, math.inf, 1.0]), trusted=True)
+    text, notes = value_text(Ok([math.nan, math.inf, 1.0]))
     assert text == "[null,null,1.0]"
     assert len(notes) == 1
 
@@ -48,7 +48,7 @@ def test_a_value_without_text_is_refused() -> None:
     cycle: list[Any] = []
     cycle.append(cycle)
     with pytest.raises(NotPlain):
-        value_text(Ok(cycle), trusted=True)
+        value_text(Ok(cycle))
 
 
 def test_an_untrusted_text_keeps_lines_and_tabs_and_escapes_what_forges_a_terminal() -> None:
@@ -96,15 +96,25 @@ def test_a_cut_ends_at_a_line_if_one_ends_in_the_second_half() -> None:
 
 def test_a_long_text_is_kept_whole_and_ends_with_how_to_page_it() -> None:
     outputs, text = MemoryOutputs(), "line\n" * 100
-    shown, output_id = cut_text(text, max_chars=52, outputs=outputs, session_id="s")
+    shown, output_id = cut_text(text, max_chars=52, outputs=outputs, session_id="s", trusted=True)
     assert output_id is not None
     assert shown.startswith("line\n" * 10 + "\n\n[cut: characters 0 to 50 of 500; ")
     assert f'read_artifact {{"id": "{output_id}", "offset": 50}}' in shown
     assert outputs.read(output_id, session_id="s") == text
-    assert cut_text("short", max_chars=52, outputs=outputs, session_id="s") == ("short", None)
+    assert cut_text("short", max_chars=52, outputs=outputs, session_id="s", trusted=True) == ("short", None)
 
 
 def test_a_text_that_cannot_be_kept_is_cut_and_says_so() -> None:
-    shown, output_id = cut_text("x" * 100, max_chars=10, outputs=MemoryOutputs(max_bytes=50), session_id=None)
+    shown, output_id = cut_text(
+        "x" * 100, max_chars=10, outputs=MemoryOutputs(max_bytes=50), session_id=None, trusted=True
+    )
     assert output_id is None
     assert shown.startswith("x" * 10 + "\n\n[cut: characters 0 to 10 of 100; the rest could not be kept")
+
+
+def test_of_a_text_that_escaping_makes_long_less_is_shown_and_the_whole_is_kept() -> None:
+    outputs, text = MemoryOutputs(), "\x01" * 1_000
+    shown, output_id = cut_text(text, max_chars=600, outputs=outputs, session_id="s", trusted=False)
+    assert output_id is not None
+    assert shown.startswith("\\u0001" * 75 + "\n\n[cut: characters 0 to 75 of 1000; ")
+    assert outputs.read(output_id, session_id="s") == text

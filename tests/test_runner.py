@@ -522,11 +522,13 @@ async def test_a_long_text_is_cut_at_a_line_kept_whole_and_ends_with_how_to_page
     assert result.value == "line\n" * 1_000
 
 
-async def test_a_long_failure_is_cut_too_and_what_is_kept_of_an_untrusted_text_is_inert() -> None:
+async def test_a_long_failure_is_cut_too_and_what_is_shown_of_an_untrusted_text_is_inert() -> None:
     runner = runner_of(answering(Failed("\x1b" * 300), untrusted=True), max_result_chars=100)
     result = await runner.run(call())
     kept = runner.registry.outputs.read(result.output_id or "", session_id=None)
-    assert kept == "\\u001b" * 300
+    assert kept == "\x1b" * 300
+    assert "\x1b" not in result.text
+    assert result.text.startswith("\\u001b")
     assert "\x1b" not in result.text
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rho_wasm.calls import ToolContext
-from rho_wasm.rendering import cut_at_line
+from rho_wasm.rendering import beginning
 from rho_wasm.results import Failed, Ok
 from rho_wasm.tools import Tool
 
@@ -32,8 +32,10 @@ def read_artifact(*, page_chars: int = PAGE_CHARS) -> Tool:
             )
         if offset >= len(text):
             return Failed(f"the output ends at character {len(text)}: ask for an offset below that")
-        page = cut_at_line(text[offset:], min(int(arguments.get("limit", page_chars)), page_chars))
-        end = offset + len(page)
+        # Whose text it was is not kept, so it is taken for an agent's.
+        limit = min(int(arguments.get("limit", page_chars)), page_chars)
+        count, page = beginning(text[offset : offset + limit + 1], limit, trusted=False)
+        end = offset + count
         rest = f'read on with {{"id": "{output_id}", "offset": {end}}}' if end < len(text) else "this is the end"
         return Ok(f"{page}\n\n[characters {offset} to {end} of {len(text)}; {rest}]")
 

@@ -85,3 +85,16 @@ async def test_pages_are_as_long_as_the_host_says() -> None:
 
 def test_the_built_in_tools_are_two() -> None:
     assert [tool.name for tool in builtin_tools()] == ["read_artifact", "todo"]
+
+
+async def test_what_forges_a_terminal_is_escaped_on_every_page() -> None:
+    runner = runner_with("x" * 30_000 + "\x1b]0;owned\x07" * 1_000)
+    output_id = (await runner.run(call("long"), session_id="s")).output_id
+    offset, seen = 30_000, ""
+    while (page := (await read(runner, id=output_id, offset=offset)).text) and "this is the end" not in page:
+        assert "\x1b" not in page
+        notice = re.search(r'"offset": (\d+)', page)
+        assert notice is not None
+        assert int(notice[1]) > offset
+        offset, seen = int(notice[1]), seen + page
+    assert "\\u001b]0;owned" in seen
