@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
+from rho_wasm.envelope import MAX_QUESTION_CHARS
 from rho_wasm.errors import PlainError, ToolError
 from rho_wasm.limits import Limits
 from rho_wasm.plain import plain
 from rho_wasm.results import AskUser, Failed, Halt, HandlerResult, Image, Ok
 from rho_wasm.tools import Tool
-from rho_wasm.untrusted import image_type, inert, type_name
+from rho_wasm.untrusted import image_type, inert, inert_plain, type_name
 
 __all__ = ["checked", "is_host_made"]
-
-QUESTION_CHARS = 2_000
-"""The longest question that an agent-written tool may ask."""
 
 _BOUNDS = Limits()
 
@@ -70,7 +68,8 @@ def _made_plain(answer: Any, tool: Tool) -> HandlerResult:
             question, options = plain(answer.question), plain(answer.options)
             if type(question) is not str or type(options) is not dict:
                 _invalid(tool, "a question is text, its options a map with text keys")
-            return AskUser(inert(f"{tool.name} asks: {question}", limit=QUESTION_CHARS, newlines=True), options)
+            asked = inert(f"{tool.name} asks: {question}", limit=MAX_QUESTION_CHARS, newlines=True)
+            return AskUser(asked, inert_plain(options))
         if kind is Halt:
             reason = plain(answer.reason)
             if type(reason) is not str:

@@ -14,7 +14,7 @@ from rho_wasm.errors import Malformed, RhoError, TooLarge
 from rho_wasm.limits import Limits
 from rho_wasm.results import AskUser, Failed, Halt, HandlerResult, Image, Ok
 from rho_wasm.sandbox.abi import ABI_VERSION
-from rho_wasm.untrusted import image_type, inert
+from rho_wasm.untrusted import image_type, inert, inert_plain
 
 __all__ = [
     "MAX_MESSAGE_CHARS",
@@ -134,7 +134,11 @@ def read_answer(answer: Any, *, limits: Limits) -> HandlerResult:
         options = answer.get("options", {})
         if type(options) is not dict:
             raise BadAnswer(f"'options' is {_kind(options)}, not a map")
-        return AskUser(_text(answer, "ask_user"), options)
+        try:
+            # A person is shown them, as the question is.
+            return AskUser(_text(answer, "ask_user"), inert_plain(options))
+        except TooLarge as error:
+            raise BadAnswer("'options' has too many entries to be shown", limit="items", value=error.limit) from None
     if shape == "halt":
         if "value" not in answer:
             raise BadAnswer("an answer with 'halt' must have 'value'")

@@ -13,11 +13,14 @@ import unicodedata
 from collections import deque
 from typing import Any
 
+from rho_wasm.errors import TooLarge
+
 __all__ = [
     "exception_text",
     "exception_trace",
     "image_type",
     "inert",
+    "inert_plain",
     "type_name",
     "unsafe_characters",
 ]
@@ -76,6 +79,26 @@ def inert(text: str, *, limit: int = 2000, newlines: bool = False) -> str:
             break
         kept += 1
     return "".join(pieces[:kept]) + f"… ({len(text) - kept} more characters)"
+
+
+def inert_plain(value: Any, *, items: int = 256, chars: int = 2000) -> Any:
+    """Plain data that a person is shown, with every key and text inert and at most ``chars`` long.
+
+    Raises :class:`rho_wasm.errors.TooLarge` for more than ``items`` keys and values together.
+    """
+    budget = [items]
+
+    def made(value: Any) -> Any:
+        budget[0] -= 1
+        if budget[0] < 0:
+            raise TooLarge("items", items)
+        if type(value) is str:
+            return inert(value, limit=chars)
+        if type(value) is dict:
+            return {made(key): made(item) for key, item in value.items()}
+        return [made(item) for item in value] if type(value) is list else value
+
+    return made(value)
 
 
 def type_name(value: object) -> str:

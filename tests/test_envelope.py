@@ -218,3 +218,11 @@ def test_random_bytes_are_a_result_or_raise_one_of_two(data: bytes) -> None:
     with contextlib.suppress(BadAnswer, Raised):
         parse_answer(data, limits=Limits())
         parse_answer(b"\xa1\x62ok" + data, limits=Limits())
+
+
+def test_the_options_of_a_question_are_inert_and_few() -> None:
+    asked = parse({"ask_user": "Sure?", "options": {"\x1b[2J\u202eno": ["x\x07", 1, None, b"\x1b"]}})
+    assert asked == AskUser("Sure?", {"\\x1b[2J\\u202eno": ["x\\x07", 1, None, b"\x1b"]})
+    with pytest.raises(BadAnswer) as refused:
+        parse({"ask_user": "Sure?", "options": {str(n): n for n in range(200)}})
+    assert refused.value.limit == "items"

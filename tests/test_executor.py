@@ -474,3 +474,8 @@ async def test_with_too_many_abandoned_handlers_sync_tools_are_overloaded_and_as
     assert (caught.value.reason, caught.value.limit, caught.value.value) == ("overloaded", "max_abandoned_handlers", 1)
     assert await executor.execute(answering(Ok(1)), {}, context()) == Ok(1)
     gate.set()
+
+
+async def test_what_an_untrusted_tool_asks_a_person_is_inert_in_every_part() -> None:
+    asked = await execute(answering(AskUser("q\x1b", {"\x1b[2J": "\u202e"}), untrusted=True, name="echo"))
+    assert (asked.question, asked.options) == ("echo asks: q\\x1b", {"\\x1b[2J": "\\u202e"})
