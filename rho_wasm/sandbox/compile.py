@@ -1,4 +1,4 @@
-"""Native code from an admitted module: compiled in a child process, used once, that the module may bring down.
+"""Native code from an admitted module, or only whether it is valid: found out in a child that it may bring down.
 
 Compilation cannot be interrupted, and modules exist that make a compiler take hours or all memory. Admission keeps the
 worst out; the child bears the rest: its CPU time and address space are bounded, and it can write nothing.
@@ -11,21 +11,25 @@ import json
 import signal
 import sys
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 from rho_wasm.errors import ModuleRejected
 from rho_wasm.limits import HostLimits
 from rho_wasm.sandbox import capi
 from rho_wasm.sandbox.child import ChildOutcome, Confinement, run_child
-from rho_wasm.sandbox.config import EngineConfig
+from rho_wasm.sandbox.config import EngineConfig, guest_config
+from rho_wasm.sandbox.invalid import one_line
 from rho_wasm.untrusted import inert
 
-__all__ = ["CompileUnavailable", "compile_native"]
+__all__ = ["CompileUnavailable", "compile_native", "validate"]
 
 _REFUSED = 3
 _NATIVE_BYTES = 512 * 1024 * 1024
 _WALL_FACTOR, _WALL_EXTRA_S = 4, 10
 """The child shares the host's cores: it may wait for them much longer than it computes."""
 _MESSAGE_CHARS = 500
+
+_Task: TypeAlias = Literal["compile", "validate"]
 
 
 class CompileUnavailable(ModuleRejected):
@@ -41,6 +45,23 @@ async def compile_native(code: bytes, *, code_bytes: int, limits: HostLimits, co
     Raises :class:`ModuleRejected`: ``invalid`` with wasmtime's own message, ``compile_timeout``, ``compile_memory``,
     ``compile_failed`` where the compiler crashed; :class:`CompileUnavailable` where the host is at fault.
     """
+    return await _run("compile", code, names=b"", code_bytes=code_bytes, limits=limits, config=config)
+
+
+async def validate(code: bytes, *, names: bytes = b"", code_bytes: int, limits: HostLimits) -> None:
+    """Raises :class:`ModuleRejected` as :func:`compile_native` would for an invalid module, and compiles nothing.
+
+    ``invalid`` names the function: by ``names``, the payload of the module's ``name`` section, else by its export. The
+    bounds are those of compiling, which takes many times as long.
+    """
+    # What is valid hangs on the features, which are the same whatever traps are made of.
+    config = guest_config(stack_bytes=limits.guest_stack_bytes, signals_based_traps=False)
+    await _run("validate", code, names=names, code_bytes=code_bytes, limits=limits, config=config)
+
+
+async def _run(
+    task: _Task, code: bytes, *, names: bytes, code_bytes: int, limits: HostLimits, config: EngineConfig
+) -> bytes:
     budget_ms = limits.compile_budget_ms(code_bytes)
     confinement = Confinement(
         cpu_seconds=budget_ms / 1000,
@@ -50,6 +71,7 @@ async def compile_native(code: bytes, *, code_bytes: int, limits: HostLimits, co
         write=(),
     )
     job = {
+        "task": task,
         "library": capi.library_path(),
         "settings": json.loads(config.as_json()),
         "limits": json.loads(confinement.as_json()),
@@ -64,13 +86,15 @@ async def compile_native(code: bytes, *, code_bytes: int, limits: HostLimits, co
         )
     except OSError as error:
         raise CompileUnavailable(f"no child process could be started (error {error.errno})") from None
-    if outcome.ok and outcome.stdout:
+    if outcome.ok and (outcome.stdout or task == "validate"):
         return outcome.stdout
-    raise _rejection(outcome, budget_ms=budget_ms, limits=limits)
+    said = outcome.stderr.decode("utf-8", "replace").strip()
+    if outcome.returncode == _REFUSED:
+        said = one_line(said, code, names=names)
+    raise _rejection(outcome, inert(said, limit=_MESSAGE_CHARS), budget_ms=budget_ms, limits=limits)
 
 
-def _rejection(outcome: ChildOutcome, *, budget_ms: int, limits: HostLimits) -> ModuleRejected:
-    said = inert(outcome.stderr.decode("utf-8", "replace").strip(), limit=_MESSAGE_CHARS)
+def _rejection(outcome: ChildOutcome, said: str, *, budget_ms: int, limits: HostLimits) -> ModuleRejected:
     if outcome.reason == "cpu":
         return ModuleRejected(
             "compile_timeout", "compiling it took too long", limit=budget_ms, hint="make its functions smaller"

@@ -1,10 +1,11 @@
 """Compiles one module to native code, in a process of its own that ends afterwards. Run as a script, never imported.
 
-    python -I compile_child.py '{"library": ..., "settings": [...], "limits": {...}}' < MODULE > NATIVE
+    python -I compile_child.py '{"task": "compile", "library": ..., "settings": [...], "limits": ...}' < MODULE > NATIVE
 
-It calls wasmtime's C API itself: importing the Python package would take five times as long as all else here. Ends with
-0 and the native code on standard output, or with 3 and wasmtime's message on standard error. It shuts itself in before
-it looks at the module: limits, no file, no network (confine.py).
+The task "validate" only looks whether the module is valid, and gives no native code. Ends with 0 and the native code on
+standard output, or with 3 and wasmtime's message on standard error. It calls wasmtime's C API itself: importing the
+Python package would take five times as long as all else here. It shuts itself in before it looks at the module: limits,
+no file, no network (confine.py).
 """
 
 from __future__ import annotations
@@ -35,19 +36,36 @@ def _main() -> int:
     library = ctypes.CDLL(job["library"])
     confine.apply(job["limits"])
     module = sys.stdin.buffer.read()
-    native = _compile(library, job["settings"], module)
-    if native is None:
+    engine = _engine(library, job["settings"])
+    native = _Bytes()
+    if job["task"] == "validate":
+        error = _validate(library, engine, module)
+    else:
+        error = _compile(library, engine, module, native)
+    if error:
+        sys.stderr.buffer.write(_message(library, error))
         return REFUSED
-    sys.stdout.buffer.write(native)
+    sys.stdout.buffer.write(ctypes.string_at(native.data, native.size))
     return 0
 
 
-def _compile(library: Any, settings: list[tuple[str, str, int]], module: bytes) -> bytes | None:
+def _engine(library: Any, settings: list[tuple[str, str, int]]) -> Any:
     new_config = _function(library, "wasm_config_new", ctypes.c_void_p)
     config = new_config()
     for name, kind, value in settings:
         _function(library, f"wasmtime_config_{name}_set", None, ctypes.c_void_p, _KINDS[kind])(config, value)
-    engine = _function(library, "wasm_engine_new_with_config", ctypes.c_void_p, ctypes.c_void_p)(config)
+    return _function(library, "wasm_engine_new_with_config", ctypes.c_void_p, ctypes.c_void_p)(config)
+
+
+def _validate(library: Any, engine: Any, module: bytes) -> Any:
+    """The error, or None for a valid module."""
+    return _function(
+        library, "wasmtime_module_validate", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t
+    )(engine, module, len(module))
+
+
+def _compile(library: Any, engine: Any, module: bytes, native: _Bytes) -> Any:
+    """The error, or None with the native code in ``native``."""
     compiled = ctypes.c_void_p()
     error = _function(
         library,
@@ -55,18 +73,17 @@ def _compile(library: Any, settings: list[tuple[str, str, int]], module: bytes) 
         ctypes.c_void_p,
         *(ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_void_p),
     )(engine, module, len(module), ctypes.byref(compiled))
-    native = _Bytes()
-    if not error:
-        serialize = _function(library, "wasmtime_module_serialize", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
-        error = serialize(compiled, ctypes.byref(native))
     if error:
-        message = _Bytes()
-        _function(library, "wasmtime_error_message", None, ctypes.c_void_p, ctypes.c_void_p)(
-            error, ctypes.byref(message)
-        )
-        sys.stderr.buffer.write(ctypes.string_at(message.data, min(message.size, 4096)))
-        return None
-    return ctypes.string_at(native.data, native.size)
+        return error
+    serialize = _function(library, "wasmtime_module_serialize", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+    return serialize(compiled, ctypes.byref(native))
+
+
+def _message(library: Any, error: Any) -> bytes:
+    text = _Bytes()
+    tell = _function(library, "wasmtime_error_message", None, ctypes.c_void_p, ctypes.c_void_p)
+    tell(error, ctypes.byref(text))
+    return ctypes.string_at(text.data, min(text.size, 4096))
 
 
 def _function(library: Any, name: str, result: Any, *arguments: Any) -> Any:

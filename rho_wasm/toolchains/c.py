@@ -1,12 +1,15 @@
 """C, freestanding: the clang and wasm-ld inside the wheel ``ziglang``, and one header, ``rho.h``.
 
-A native compiler reads a hostile text, so two walls stand round it:
+A native compiler reads a hostile text, so walls stand round it, and what lies inside them tells nothing:
 
 - Its preprocessor sees a file system of its own (a clang overlay that redirects only) of the source, ``rho.h`` and the
   compiler's own headers. ``#include``, ``#embed`` and ``__has_include`` of anything else find nothing, and cannot tell
   a file that is there from one that is not.
-- The kernel (Landlock) lets the process open the compiler, its headers and the fresh folder, nothing else. That holds
-  for the assembler too, whose ``.include`` and ``.incbin`` do not ask the overlay.
+- Inline assembly is refused: the assembler's ``.include`` and ``.incbin`` do not ask the overlay.
+- The kernel (Landlock) lets the process open the compiler, its headers and the fresh folder, nothing else, whoever
+  asks.
+- No path of the host is written into the fresh folder: the overlay is the same text in every build, and the compiler's
+  headers are reached through a link. No name that the compiler knows itself by (``__FILE__``) has a folder of the host.
 
 A compiler is nevertheless a large native program in which a crafted source may find a hole, so C is for authors whom
 the host trusts with that much.
@@ -43,7 +46,8 @@ __all__ = ["compile_c", "require_confinement"]
 
 _LANGUAGE = "c"
 _SOURCE, _HEADER, _OVERLAY, _OBJECT, _MODULE = "main.c", "rho.h", "overlay.json", "main.o", "main.wasm"
-_HEADERS_SEEN_AS = "/include"
+_HEADERS, _HEADERS_SEEN_AS = "include", "/include"
+_NOWHERE = "/nowhere"
 
 # Exactly the features of guest_sdk/ABI.md that need no word of the author; the others wait for a target attribute.
 _FEATURES = ("mutable-globals", "sign-ext", "nontrapping-fptoint", "multivalue", "bulk-memory", "bulk-memory-opt")
@@ -65,6 +69,17 @@ _CLANG = (
     "-I.",
     "-ivfsoverlay",
     _OVERLAY,
+    # An assembler opens files by itself, and no tool needs one. Symbols may still be named by __asm__("name").
+    "-fno-gnu-inline-asm",
+    "-fno-asm-blocks",
+    "-fno-modules",
+    "-fno-implicit-modules",
+    "-fno-implicit-module-maps",
+    # Where the compiler and the fresh folder lie is nobody's to know, should a file or a message ever tell it.
+    "-resource-dir",
+    _HEADERS_SEEN_AS,
+    "-ffile-compilation-dir=.",
+    "-ffile-reproducible",
     # Messages without source lines: a line shown is a line leaked, should anything ever be read that should not.
     "-fno-caret-diagnostics",
     "-fno-color-diagnostics",
@@ -91,8 +106,28 @@ _LINK = (
     "-o",
     _MODULE,
 )
-# __DATE__, __TIME__ and __TIMESTAMP__ are the same always.
-_ENVIRONMENT = {"SOURCE_DATE_EPOCH": "0", "PATH": "", "LANG": "C"}
+_OVERLAY_TEXT = json.dumps(
+    {
+        "version": 0,
+        "redirecting-with": "redirect-only",
+        "use-external-names": "false",
+        "overlay-relative": "true",
+        "root-relative": "overlay-dir",
+        "roots": [
+            {"name": _SOURCE, "type": "file", "external-contents": _SOURCE},
+            {"name": _HEADER, "type": "file", "external-contents": _HEADER},
+            {"name": _HEADERS_SEEN_AS, "type": "directory-remap", "external-contents": _HEADERS},
+        ],
+    }
+)
+_ENVIRONMENT = {
+    "PATH": "",
+    "LANG": "C",
+    # __DATE__, __TIME__ and __TIMESTAMP__ are the same always.
+    "SOURCE_DATE_EPOCH": "0",
+    # "#pragma clang module build" makes a temporary file whatever the flags are, and tells its author where.
+    "TMPDIR": _NOWHERE,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,13 +199,8 @@ def _new_folder() -> Path:
 def _prepare(folder: Path, source: str, compiler: _Compiler) -> None:
     (folder / _SOURCE).write_bytes(source.encode())
     shutil.copyfile(resources.sdk("c/rho.h"), folder / _HEADER)
-    roots = [
-        {"name": str(folder / file), "type": "file", "external-contents": str(folder / file)}
-        for file in (_SOURCE, _HEADER)
-    ]
-    roots.append({"name": _HEADERS_SEEN_AS, "type": "directory-remap", "external-contents": str(compiler.headers)})
-    overlay = {"version": 0, "redirecting-with": "redirect-only", "use-external-names": "false", "roots": roots}
-    (folder / _OVERLAY).write_text(json.dumps(overlay))
+    (folder / _HEADERS).symlink_to(compiler.headers, target_is_directory=True)
+    (folder / _OVERLAY).write_text(_OVERLAY_TEXT)
 
 
 async def _run(

@@ -1,7 +1,8 @@
 """A compiler's messages as :class:`Diagnostic`: which file, line and column, what is wrong. Inert and bounded.
 
 The text is a hostile author's as much as the compiler's (``#error``, ``#line``, names of functions), so it is parsed
-line by line and what fits no known shape is left out.
+line by line and what fits no known shape is left out. Of an absolute path, whoever wrote it, only the last name is
+told: the host's would tell an author where it lives, and leaving out only those would answer a guess.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ _LOCATED = re.compile(
 )
 _UNLOCATED = re.compile(r"(?:wasm-ld|zig|LLVM)(?:: error| ERROR): (?:[^:/\s]{1,64}\.o: )?(?P<message>.*)")
 _UNDEFINED = re.compile(r"undefined symbol: (?P<name>.*)")
+_NO_ASSEMBLY = "GNU-style inline assembly is disabled"
+# In quotes a path may have spaces. Outside, a slash after a word or a dot divides, or is of a relative path.
+_FOLDERS = re.compile(r"""(?<=['"])/[^'"]*/|(?<![\w./])/\w[^\s'"]*/""")
 _WAT_PLACE = re.compile(r"^\s*--> <anon>:(?P<line>\d{1,10}):(?P<column>\d{1,10})$", re.MULTILINE)
 
 _RANK = {"error": 0, "warning": 1, "note": 2}
@@ -55,7 +59,7 @@ def from_clang(text: str, *, names: Mapping[str, str], limit: int) -> tuple[Diag
 def _located(match: re.Match[str], names: Mapping[str, str]) -> Diagnostic:
     severity = match["severity"].removeprefix("fatal ")
     return Diagnostic(
-        inert(match["message"], limit=_MESSAGE_CHARS),
+        _explained(match["message"]),
         file=_basename(match["file"], names),
         line=_number(match["line"]),
         column=_number(match["column"]),
@@ -65,9 +69,11 @@ def _located(match: re.Match[str], names: Mapping[str, str]) -> Diagnostic:
 
 def _explained(message: str) -> str:
     if (undefined := _UNDEFINED.fullmatch(message)) is not None:
-        name = inert(undefined["name"], limit=_NAME_CHARS)
+        name = inert(_FOLDERS.sub("", undefined["name"]), limit=_NAME_CHARS)
         return f"{name} is not defined anywhere: there is no C library, only what rho.h and this source have"
-    return inert(message, limit=_MESSAGE_CHARS)
+    if message == _NO_ASSEMBLY:
+        return "inline assembly is refused: say it in C, or with a __builtin_ function of the compiler"
+    return inert(_FOLDERS.sub("", message), limit=_MESSAGE_CHARS)
 
 
 def from_wat(text: str, *, name: str) -> Diagnostic:

@@ -1,4 +1,4 @@
-"""From source to artifact: read it, find its manifest, run its toolchain, embed, admit."""
+"""From source to artifact: read it, find its manifest, run its toolchain, embed, admit, validate."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from rho_wasm.errors import BuildError, Diagnostic
 from rho_wasm.limits import HostLimits
 from rho_wasm.manifest import Manifest, embed
 from rho_wasm.sandbox.admission import admit
+from rho_wasm.sandbox.compile import validate
 from rho_wasm.toolchains.c import compile_c
 from rho_wasm.toolchains.files import TooLong, read_bounded
 from rho_wasm.toolchains.limits import BuildLimits
@@ -78,8 +79,14 @@ async def build(
         hint = "see that the temporary folder can be written, has room, and that processes can be started"
         raise BuildError(name, [Diagnostic(why)], reason="build_unavailable", hint=hint) from error
     wasm = embed(built.wasm, declared)
-    await anyio.to_thread.run_sync(lambda: admit(wasm, limits=host_limits))
+    await _check(wasm, host_limits or HostLimits())
     return Artifact.built(wasm, source=text, language=name, toolchain=built.toolchain, log=built.log)
+
+
+async def _check(wasm: bytes, limits: HostLimits) -> None:
+    """Whether a host would let the module in: all that it asks before it makes native code."""
+    admitted = await anyio.to_thread.run_sync(lambda: admit(wasm, limits=limits))
+    await validate(admitted.code, names=admitted.names, code_bytes=admitted.code_bytes, limits=limits)
 
 
 def _choose(path: Path | None, language: str | None) -> tuple[str, _Language]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Awaitable, Callable
 
 import pytest
 import wasmtime
@@ -10,7 +11,7 @@ import wasmtime
 from rho_wasm.errors import ModuleRejected
 from rho_wasm.limits import HostLimits
 from rho_wasm.sandbox.capi import make_engine
-from rho_wasm.sandbox.compile import CompileUnavailable, compile_native
+from rho_wasm.sandbox.compile import CompileUnavailable, compile_native, validate
 from rho_wasm.sandbox.config import guest_config
 from rho_wasm.wasm import HEADER, encode_section, encode_u32
 from tests.sandbox.guests import ECHO, MEBIBYTE, wat
@@ -59,6 +60,18 @@ async def compiled(module: bytes, **limits: int) -> bytes:
     return await compile_native(module, code_bytes=len(module), limits=HostLimits(**limits), config=CONFIG)
 
 
+INVALID = [
+    (b"", "unexpected end"),
+    (HEADER + b"\x01\x01", "unexpected end"),
+    (bytes(wasmtime.wat2wasm("(module (func (result i32)))")), "type mismatch"),
+    (bytes(wasmtime.wat2wasm("(module (memory 1 1 shared))")), "threads"),
+]
+
+
+async def validated(module: bytes, **limits: int) -> None:
+    await validate(module, code_bytes=len(module), limits=HostLimits(**limits))
+
+
 async def test_native_code_runs_in_an_engine_of_the_same_configuration() -> None:
     native = await compiled(wat(ECHO))
     assert "rho_call" in [export.name for export in wasmtime.Module.deserialize(make_engine(CONFIG), native).exports]
@@ -71,21 +84,34 @@ async def test_native_code_is_refused_by_an_engine_of_another_configuration() ->
         wasmtime.Module.deserialize(other, native)
 
 
-@pytest.mark.parametrize(
-    ("module", "says"),
-    [
-        (b"", "unexpected end"),
-        (HEADER + b"\x01\x01", "unexpected end"),
-        (bytes(wasmtime.wat2wasm("(module (func (result i32)))")), "type mismatch"),
-        (bytes(wasmtime.wat2wasm("(module (memory 1 1 shared))")), "threads"),
-    ],
-)
-async def test_what_wasmtime_does_not_take_is_invalid_in_its_own_words(module: bytes, says: str) -> None:
+@pytest.mark.parametrize("look", [compiled, validated])
+@pytest.mark.parametrize(("module", "says"), INVALID)
+async def test_what_wasmtime_does_not_take_is_invalid_in_its_own_words(
+    module: bytes, says: str, look: Callable[[bytes], Awaitable[object]]
+) -> None:
     with pytest.raises(ModuleRejected) as caught:
-        await compiled(module)
+        await look(module)
     assert caught.value.reason == "invalid"
     assert says in caught.value.detail
     assert caught.value.detail.isprintable()
+
+
+@pytest.mark.parametrize("look", [compiled, validated])
+async def test_compiling_and_validating_say_the_same_of_a_wrong_type(
+    look: Callable[[bytes], Awaitable[object]],
+) -> None:
+    module = bytes(wasmtime.wat2wasm('(module (func) (func (export "second") (result i32) i64.const 1))'))
+    with pytest.raises(ModuleRejected) as caught:
+        await look(module)
+    assert caught.value.detail == "type mismatch: expected i32, found i64, in function 1 (second)"
+
+
+async def test_validating_takes_what_can_be_compiled_and_leaves_nothing() -> None:
+    await validated(wat(ECHO))
+
+
+async def test_validating_a_module_costs_little_where_compiling_it_would_cost_too_much() -> None:
+    await validated(loops(3_000), compile_cpu_ms=1_000, compile_cpu_ms_per_mib=1)
 
 
 @pytest.mark.parametrize("bomb", [loops(3_000), locals_of(50_000)], ids=["loops", "locals"])

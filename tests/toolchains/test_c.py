@@ -51,6 +51,12 @@ async def test_the_same_source_gives_the_same_bytes_in_every_folder_and_at_every
     assert b"1970" in first
 
 
+async def test_inline_assembly_is_refused_where_it_stands() -> None:
+    error = await refusal('int f(void) {\n  __asm__("nop");\n  return 1;\n}\n')
+    first = error.diagnostics[0]
+    assert (first.file, first.line, first.message.partition(":")[0]) == ("tool.c", 2, "inline assembly is refused")
+
+
 async def test_only_names_of_functions_are_kept_beside_the_code() -> None:
     module = await compiled(MINIMAL_C)
     assert [name for name, _ in wasm.custom_sections(module)] == ["name"]
@@ -62,7 +68,7 @@ async def test_the_compilers_own_headers_can_be_included() -> None:
 
 
 async def test_a_source_cannot_bring_a_manifest_of_its_own(manifest: dict[str, Any]) -> None:
-    smuggled = '__asm__(".section .custom_section.rho.manifest,\\"\\",@\\n.ascii \\"x\\"\\n");\n'
+    smuggled = '__attribute__((used, section(".custom_section.rho.manifest"))) const char smuggled[] = "x";\n'
     artifact = await build(MINIMAL_C + smuggled, language="c", manifest=manifest)
     assert [name for name, _ in wasm.custom_sections(artifact.wasm)].count(MANIFEST_SECTION) == 1
     assert artifact.tools == ("nothing",)
@@ -127,12 +133,11 @@ async def test_an_author_cannot_send_escapes_through_the_compiler() -> None:
     [
         ("char big[10000000] = {1};", "build_too_large"),
         ("char big[1u << 31] = {1};", "build_memory"),
-        ('__asm__(".rept 100\\n.fill 100000000, 1, 1\\n.endr");', "build_memory"),
         ("int x[] = {[0 ... 400000000] = 1};", "build_memory"),
         ('#include "main.c"\n#include "main.c"\n', "build_failed"),
         ("int x = " + "-(" * 5000 + "1" + ")" * 5000 + ";", "build_failed"),
     ],
-    ids=["a large file", "a huge file", "an assembler bomb", "a huge initialiser", "itself twice", "nesting"],
+    ids=["a large file", "a huge file", "a huge initialiser", "itself twice", "nesting"],
 )
 async def test_a_bomb_ends_at_a_bound(source: str, reason: str) -> None:
     limits = BuildLimits(file_bytes=1_000_000, memory_bytes=300_000_000, cpu_seconds=5)

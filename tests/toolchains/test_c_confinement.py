@@ -1,7 +1,13 @@
-"""A hostile C source reads nothing of the host, cannot tell what is there, and hears nothing of it in a message."""
+"""A hostile C source reads nothing of the host, cannot tell what is there, and hears nothing of it in a message.
+
+Each wall is tested by itself too: with the fixture ``assembler`` the compiler takes inline assembly again, and what is
+left is the kernel's wall and what lies inside it.
+"""
 
 from __future__ import annotations
 
+import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,8 +15,9 @@ import pytest
 from rho_wasm.errors import BuildError
 from rho_wasm.sandbox.child import Confinement, run_child
 from rho_wasm.sandbox.confine import landlock_version
-from rho_wasm.toolchains import BuildLimits
+from rho_wasm.toolchains import BuildLimits, c
 from rho_wasm.toolchains.c import compile_c
+from tests.toolchains.conftest import MINIMAL_C
 
 pytestmark = [
     pytest.mark.anyio,
@@ -35,10 +42,12 @@ ESCAPES = {
     "import": '#import "{path}"\n',
     "embed": 'const char data[] = {\n#embed "{path}"\n};\n',
     "embed with a limit": 'const char data[] = {\n#embed "{path}" limit(1) suffix(,0) if_empty(0)\n};\n',
-    "incbin": '__asm__(".incbin \\"{path}\\"");\n',
-    "include in assembler": '__asm__(".include \\"{path}\\"");\n',
     "dependency": '#pragma GCC dependency "{path}"\n',
     "module": '#pragma clang module import "{path}"\n',
+}
+ASSEMBLER_ESCAPES = {
+    "incbin": '__asm__(".incbin \\"{path}\\"");\n',
+    "include in assembler": '__asm__(".include \\"{path}\\"");\n',
 }
 HARMLESS = {
     "comment": '#pragma comment(lib, "{path}")\n',
@@ -54,6 +63,12 @@ def secret(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.fixture
+def assembler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The compiler as it would be if it could be made to take inline assembly."""
+    monkeypatch.setattr(c, "_CLANG", tuple(flag for flag in c._CLANG if flag != "-fno-gnu-inline-asm"))
+
+
 async def outcome(source: str) -> str:
     """What the author of ``source`` hears, or the module as text."""
     try:
@@ -65,7 +80,16 @@ async def outcome(source: str) -> str:
 
 @pytest.mark.parametrize("way", ESCAPES)
 async def test_a_file_of_the_host_cannot_be_read(secret: Path, way: str) -> None:
-    said = await outcome(TINY + ESCAPES[way].replace("{path}", str(secret)))
+    unread(await outcome(TINY + ESCAPES[way].replace("{path}", str(secret))))
+
+
+@pytest.mark.usefixtures("assembler")
+@pytest.mark.parametrize("way", ASSEMBLER_ESCAPES)
+async def test_a_file_of_the_host_cannot_be_read_by_an_assembler(secret: Path, way: str) -> None:
+    unread(await outcome(TINY + ASSEMBLER_ESCAPES[way].replace("{path}", str(secret))))
+
+
+def unread(said: str) -> None:
     assert said.startswith("c: ")
     assert "secret_of_the_host" not in said
     assert "42" not in said
@@ -75,8 +99,47 @@ async def test_a_file_of_the_host_cannot_be_read(secret: Path, way: str) -> None
 async def test_a_file_that_is_there_sounds_like_one_that_is_not(secret: Path, way: str) -> None:
     source = TINY + (ESCAPES | HARMLESS)[way]
     absent = secret.with_name("absent.h")
-    there = (await outcome(source.replace("{path}", str(secret)))).replace(str(secret), str(absent))
+    there = (await outcome(source.replace("{path}", str(secret)))).replace(secret.name, absent.name)
     assert there == await outcome(source.replace("{path}", str(absent)))
+
+
+INLINE = {
+    "at file scope": '__asm__("nop");',
+    "in a function": 'void f(void) { __asm__ volatile("nop"); }',
+    "with operands": 'int f(void) { int x; asm("local.get 0" : "=r"(x)); return x; }',
+    "with labels": 'void f(void) { asm goto("nop" : : : : out); out: return; }',
+    "by a macro": '#define A(x) __asm__(x)\nA("nop");',
+    "as a system header": '#pragma GCC system_header\n__asm__("nop");',
+    "with its warnings off": '#pragma clang diagnostic ignored "-Weverything"\n__asm__("nop");',
+    "in a function that nobody calls": 'static inline void f(void) { asm("nop"); }',
+}
+
+
+@pytest.mark.parametrize("way", INLINE)
+async def test_inline_assembly_is_refused_wherever_it_stands(way: str) -> None:
+    assert "inline assembly is refused" in await outcome(INLINE[way] + "\n")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "void f(void) { __asm { nop } }",
+        "void f(void) { __asm nop }",
+        'register int x __asm__("a\\n.incbin \\"overlay.json\\"");',
+        '__asm__(u8".incbin \\"overlay.json\\"");',
+    ],
+)
+async def test_other_forms_of_assembly_are_no_c_here(source: str) -> None:
+    assert "error: " in await outcome(source + "\n")
+
+
+async def test_names_of_symbols_and_sections_are_no_assembler_text() -> None:
+    incbin = '"x\\n.incbin \\"overlay.json\\"\\n"'
+    named = f"int named(void) __asm__({incbin});\n"
+    named += f"__attribute__((used, section({incbin}))) int placed = 1;\nint named(void) {{ return placed; }}\n"
+    said = await outcome(MINIMAL_C + named)
+    assert said.startswith("\0asm")
+    assert "redirect" not in said
 
 
 @pytest.mark.parametrize("probe", ["__has_include", "__has_include_next", "__has_embed"])
@@ -92,10 +155,12 @@ async def test_a_probe_finds_what_may_be_included() -> None:
     assert (await outcome(source)).startswith("\0asm")
 
 
+UPWARDS = ["../" * depth + "etc/passwd" for depth in (1, 2, 5, 20)]
+
+
 async def test_going_up_leads_nowhere() -> None:
-    ways = ["../" * depth + "etc/passwd" for depth in (1, 2, 5, 20)]
-    assert "file not found" in await outcome(f'#include "{ways[-1]}"\n')
-    assert await refused_by_the_assembler(ways) == len(ways)
+    for way in UPWARDS:
+        assert "file not found" in await outcome(f'#include "{way}"\n')
 
 
 SPECIAL = [
@@ -112,15 +177,14 @@ SPECIAL = [
 ]
 
 
-async def test_special_files_cannot_be_read_by_the_assembler_either() -> None:
-    assert await refused_by_the_assembler(SPECIAL) == len(SPECIAL)
-
-
-async def refused_by_the_assembler(paths: list[str]) -> int:
+@pytest.mark.usefixtures("assembler")
+@pytest.mark.parametrize("paths", [SPECIAL, UPWARDS], ids=["special", "upwards"])
+async def test_an_assembler_finds_neither_special_files_nor_the_way_up(paths: list[str]) -> None:
     said = await outcome(TINY + "".join(f'__asm__(".incbin \\"{path}\\"");\n' for path in paths))
-    return said.count("Could not find incbin file")
+    assert said.count("Could not find incbin file") == len(paths)
 
 
+@pytest.mark.usefixtures("assembler")
 async def test_its_own_standard_input_is_empty_and_its_own_output_a_wait_that_ends() -> None:
     """Landlock lets a process open the pipes again that it already has. They lead to nobody but this host."""
     incbin = TINY + '__asm__(".incbin \\"{path}\\"");\n'
@@ -175,3 +239,115 @@ async def test_a_child_so_confined_opens_nothing_else(tmp_path: Path, secret: Pa
     )
     assert found.stdout == b"may\n"
     assert not (tmp_path / "out").exists()
+
+
+MARKS = ("folder-of-the-build", "place-of-the-package")
+STAMPS = (
+    '#line 7 "own/name.c"\nconst char renamed[] = __FILE__;\n#line 9 "main.c"\n'
+    "const char *const stamps[] = {__FILE__, __BASE_FILE__, __FILE_NAME__, __builtin_FILE(), __VERSION__,\n"
+    "    __DATE__, __TIME__, __TIMESTAMP__, renamed};\n"
+    '_Pragma("clang diagnostic push") _Pragma("GCC visibility push(default)")\n'
+    '__attribute__((export_name("stamps"))) const char *const *all(void) { return stamps; }\n'
+)
+
+
+def somewhere(monkeypatch: pytest.MonkeyPatch, place: Path) -> c._Compiler:
+    """Builds go on below ``place`` from now on, with the compiler there: both under names that nothing else has."""
+    folder, package = (place / mark for mark in MARKS)
+    folder.mkdir(parents=True)
+    package.mkdir()
+    real = c._find_compiler()
+    (package / "zig").symlink_to(real.program)
+    (package / "include").symlink_to(real.headers)
+    moved = replace(real, program=package / "zig", headers=package / "include")
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    monkeypatch.setattr(c, "_find_compiler", lambda: moved)
+    return moved
+
+
+def of_the_host(data: bytes) -> list[str]:
+    """What ``data`` tells of where the compiler, the builds and the user live."""
+    real = c._find_compiler().program.resolve().parent
+    known = [*MARKS, "rho-build-", str(real), str(Path.home())]
+    return [name for name in known if len(name) > 1 and name.encode() in data]
+
+
+async def test_a_module_tells_nothing_of_where_and_when_it_was_built(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    built = []
+    for place in ("here", "elsewhere"):
+        with monkeypatch.context() as patch:
+            somewhere(patch, tmp_path / place)
+            module = await compile_c(MINIMAL_C + STAMPS, name=f"{place}.c", limits=BuildLimits())
+        assert of_the_host(module.wasm) == []
+        built.append(module.wasm)
+    assert built[0] == built[1]
+    assert b"own/name.c" in built[0]
+    assert b"Thu Jan  1 00:00:00 1970" in built[0]
+
+
+@pytest.mark.usefixtures("assembler")
+async def test_no_file_beside_the_source_tells_anything_of_the_host_even_to_an_assembler(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    compiler = somewhere(monkeypatch, tmp_path / "here")
+    example = tmp_path / "example"
+    example.mkdir()
+    c._prepare(example, TINY, compiler)
+    files = sorted(path for path in example.iterdir() if path.is_file())
+    assert {path.name for path in files} >= {"main.c", "rho.h"}
+    for path in files:
+        assert of_the_host(path.read_bytes()) == []
+        section = (
+            f'.section .data.leak,\\"\\",@\\n.globl leak\\nleak:\\n.incbin \\"{path.name}\\"\\n.size leak, .-leak\\n'
+        )
+        source = MINIMAL_C + f'__asm__("{section}");\nextern const char leak[];\n'
+        source += '__attribute__((export_name("get"))) const char *get(void) { return leak; }\n'
+        said = await outcome(source)
+        assert said.startswith("\0asm")
+        assert of_the_host(said.encode("latin-1")) == []
+
+
+def test_the_compilers_headers_tell_nothing_of_the_host() -> None:
+    for path in c._find_compiler().headers.rglob("*.h"):
+        assert of_the_host(path.read_bytes()) == []
+
+
+MODULE = """#pragma clang module build x
+module x {}
+#pragma clang module contents
+#pragma clang module begin x
+int y;
+#pragma clang module end
+#pragma clang module endbuild
+#pragma clang module import x
+"""
+
+
+async def test_a_module_inside_the_source_is_refused_without_a_path() -> None:
+    said = await outcome(MODULE)
+    assert "module 'x' not found" in said
+    assert "/" not in said
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["sloc_usage", "dump stamps", "diag_mapping", "macro __FILE__", "crash", "parser_crash", "overflow_stack"],
+)
+async def test_commands_to_the_compilers_own_debugging_tell_nothing_of_the_host(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str
+) -> None:
+    somewhere(monkeypatch, tmp_path)
+    noise = '#pragma clang diagnostic warning "-Weverything"\n'
+    try:
+        built = await compile_c(
+            MINIMAL_C + noise + f"#pragma clang __debug {command}\n" + "int x;\n",
+            name="tool.c",
+            limits=BuildLimits(cpu_seconds=1),
+        )
+    except BuildError as error:
+        said = str(error)
+    else:
+        said = built.log
+    assert of_the_host(said.encode()) == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from rho_wasm.errors import Diagnostic
 from rho_wasm.toolchains.diagnostics import from_clang, from_wat
 
@@ -30,6 +32,25 @@ def test_errors_come_before_warnings_and_warnings_before_notes_each_in_their_ord
 def test_folders_are_left_out() -> None:
     assert clang("/home/someone/secret/rho.h:1:2: error: x")[0].file == "rho.h"
     assert clang("C\\x\\y.h:1:2: error: x")[0].file == "y.h"
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("unable to open output file '/tmp/some one/x-1.pcm': 'No such file'", "unable to open output file 'x-1.pcm':"),
+        ("cannot open /home/someone/lib/x.h: no", "cannot open x.h: no"),
+        ("in file:/home/someone/x.h", "in file:x.h"),
+        ("'/a/b.h' and \"/c d/e.h\"", "'b.h' and \"e.h\""),
+    ],
+)
+def test_of_an_absolute_path_in_a_message_only_the_last_name_is_told(said: str, told: str) -> None:
+    assert clang(f"main.c:1:1: error: {said}")[0].message.startswith(told)
+    assert clang(f"wasm-ld: error: {said}")[0].message.startswith(told)
+
+
+@pytest.mark.parametrize("said", ["'sys/stat.h' file not found", "a / b / c", "use and/or, a/b/c", "see ../x/y.h"])
+def test_what_is_no_absolute_path_is_told_as_it_is(said: str) -> None:
+    assert clang(f"main.c:1:1: error: {said}")[0].message == said
 
 
 def test_source_lines_carets_and_traces_of_includes_are_left_out() -> None:

@@ -137,6 +137,15 @@ async def test_a_module_that_no_host_lets_in_is_refused_at_once(manifest: dict[s
 
 
 @pytest.mark.anyio
+async def test_a_module_with_a_wrong_type_is_refused_at_once_in_one_line(manifest: dict[str, Any]) -> None:
+    wrong = MINIMAL_WAT.replace("i32.const 1024", "i64.const 1024")
+    with pytest.raises(ModuleRejected) as caught:
+        await build(wrong, language="wat", manifest=manifest)
+    assert caught.value.reason == "invalid"
+    assert caught.value.detail == "type mismatch: expected i32, found i64, in function 0 (rho_alloc)"
+
+
+@pytest.mark.anyio
 async def test_a_host_with_lower_limits_refuses_more(manifest: dict[str, Any]) -> None:
     with pytest.raises(ModuleRejected):
         await build(MINIMAL_WAT, language="wat", manifest=manifest, host_limits=HostLimits(functions=1))
