@@ -42,6 +42,7 @@ _FUNCTIONS: Final = (
     types.MethodWrapperType,
     types.ClassMethodDescriptorType,
 )
+_UNFINISHED: Final = (types.CoroutineType, types.GeneratorType, types.AsyncGeneratorType)
 _PATHS: Final = (pathlib.PurePosixPath, pathlib.PureWindowsPath, pathlib.PosixPath, pathlib.WindowsPath)
 _OWN_ZONES: Final = (type(None), datetime.timezone, zoneinfo.ZoneInfo)
 _ITERATORS: Final[tuple[tuple[type, Any], ...]] = (
@@ -64,9 +65,9 @@ def plain(value: Any, *, max_depth: int = 64, max_items: int = 100_000, wide_int
     integers beyond plain data's range their digits (with ``wide_ints`` they stay); lone surrogates U+FFFD. Anything
     else becomes its class's name in angle brackets: nothing of it can be read without running it.
 
-    Raises :class:`NotPlain` for a cycle, for an integer of more than 8,192 bits, for keys that have no text or the same
-    text, and :class:`TooLarge` beyond ``max_depth`` nested lists and maps or ``max_items`` items (counted as
-    :func:`rho_wasm.plain.encode` does).
+    Raises :class:`NotPlain` for a cycle, for a coroutine or generator that nobody finished, for an integer of more
+    than 8,192 bits, for keys that have no text or the same text, and :class:`TooLarge` beyond ``max_depth`` nested
+    lists and maps or ``max_items`` items (counted as :func:`rho_wasm.plain.encode` does).
     """
     return _Maker(max_depth, max_items, wide_ints).make(value, max_depth)
 
@@ -174,6 +175,8 @@ class _Maker:
             return bytes(value)
         if _is_one(enum.Enum, bases):
             return _enumeration(value, bases)
+        if _is_one(kind, _UNFINISHED):
+            raise NotPlain("$", type_name(value), "it has to be awaited, or made a list of, before it is an answer")
         text = _builtin_text(value, kind, bases)
         return text if text is not None else _name(value, kind, bases)
 

@@ -381,3 +381,13 @@ def test_what_somebody_put_into_a_paths_slots_is_never_asked(slot: str) -> None:
         return  # Another Python has other slots.
     assert type(plain.plain(path)) is str
     assert asked == []
+
+
+def test_what_nobody_awaited_or_ran_through_is_no_answer() -> None:
+    async def later() -> None: ...
+
+    waiting = later()
+    for unfinished in (waiting, (n for n in range(3))):
+        with pytest.raises(NotPlain, match="awaited"):
+            plain.plain({"a": unfinished})
+    waiting.close()
