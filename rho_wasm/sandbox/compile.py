@@ -39,13 +39,19 @@ class CompileUnavailable(ModuleRejected):
         super().__init__("compile_unavailable", detail, hint="try again; the module was not looked at")
 
 
-async def compile_native(code: bytes, *, code_bytes: int, limits: HostLimits, config: EngineConfig) -> bytes:
+async def compile_native(
+    code: bytes, *, original: bytes = b"", names: bytes = b"", code_bytes: int, limits: HostLimits, config: EngineConfig
+) -> bytes:
     """Native code of the module ``code`` for engines of ``config``.
+
+    ``original`` is what ``code`` was made of by the host, if it was: it must be valid by itself.
 
     Raises :class:`ModuleRejected`: ``invalid`` with wasmtime's own message, ``compile_timeout``, ``compile_memory``,
     ``compile_failed`` where the compiler crashed; :class:`CompileUnavailable` where the host is at fault.
     """
-    return await _run("compile", code, names=b"", code_bytes=code_bytes, limits=limits, config=config)
+    return await _run(
+        "compile", code, original=original, names=names, code_bytes=code_bytes, limits=limits, config=config
+    )
 
 
 async def validate(code: bytes, *, names: bytes = b"", code_bytes: int, limits: HostLimits) -> None:
@@ -56,11 +62,18 @@ async def validate(code: bytes, *, names: bytes = b"", code_bytes: int, limits: 
     """
     # What is valid hangs on the features, which are the same whatever traps are made of.
     config = guest_config(stack_bytes=limits.guest_stack_bytes, signals_based_traps=False)
-    await _run("validate", code, names=names, code_bytes=code_bytes, limits=limits, config=config)
+    await _run("validate", b"", original=code, names=names, code_bytes=code_bytes, limits=limits, config=config)
 
 
 async def _run(
-    task: _Task, code: bytes, *, names: bytes, code_bytes: int, limits: HostLimits, config: EngineConfig
+    task: _Task,
+    code: bytes,
+    *,
+    original: bytes,
+    names: bytes,
+    code_bytes: int,
+    limits: HostLimits,
+    config: EngineConfig,
 ) -> bytes:
     budget_ms = limits.compile_budget_ms(code_bytes)
     confinement = Confinement(
@@ -72,6 +85,7 @@ async def _run(
     )
     job = {
         "task": task,
+        "original": len(original),
         "library": capi.library_path(),
         "settings": json.loads(config.as_json()),
         "limits": json.loads(confinement.as_json()),
@@ -79,7 +93,7 @@ async def _run(
     try:
         outcome = await run_child(
             [sys.executable, "-I", "-S", str(Path(__file__).with_name("compile_child.py")), json.dumps(job)],
-            stdin=code,
+            stdin=original + code,
             confines_itself=True,
             wall_seconds=budget_ms / 1000 * _WALL_FACTOR + _WALL_EXTRA_S,
             max_output_bytes=_NATIVE_BYTES,
@@ -90,7 +104,7 @@ async def _run(
         return outcome.stdout
     said = outcome.stderr.decode("utf-8", "replace").strip()
     if outcome.returncode == _REFUSED:
-        said = one_line(said, code, names=names)
+        said = one_line(said, original or code, names=names)
     raise _rejection(outcome, inert(said, limit=_MESSAGE_CHARS), budget_ms=budget_ms, limits=limits)
 
 

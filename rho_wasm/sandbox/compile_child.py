@@ -1,11 +1,11 @@
 """Compiles one module to native code, in a process of its own that ends afterwards. Run as a script, never imported.
 
-    python -I compile_child.py '{"task": "compile", "library": ..., "settings": [...], "limits": ...}' < MODULE > NATIVE
+    python -I compile_child.py '{"task": "compile", "original": 0, "library": ..., ...}' < ORIGINAL+MODULE > NATIVE
 
-The task "validate" only looks whether the module is valid, and gives no native code. Ends with 0 and the native code on
-standard output, or with 3 and wasmtime's message on standard error. It calls wasmtime's C API itself: importing the
-Python package would take five times as long as all else here. It shuts itself in before it looks at the module: limits,
-no file, no network (confine.py).
+The first ``original`` bytes are only looked at, whether they are a valid module; the task "validate" is nothing but
+that. Ends with 0 and the native code of the rest on standard output, or with 3 and wasmtime's message on standard
+error. It calls wasmtime's C API itself: importing the Python package would take five times as long as all else here. It
+shuts itself in before it looks at the module: limits, no file, no network (confine.py).
 """
 
 from __future__ import annotations
@@ -35,12 +35,13 @@ def _main() -> int:
 
     library = ctypes.CDLL(job["library"])
     confine.apply(job["limits"])
-    module = sys.stdin.buffer.read()
+    given = sys.stdin.buffer.read()
+    # What was added to the module must not be what makes it valid: the author's own bytes stand first.
+    original, module = given[: job["original"]], given[job["original"] :]
     engine = _engine(library, job["settings"])
     native = _Bytes()
-    if job["task"] == "validate":
-        error = _validate(library, engine, module)
-    else:
+    error = _validate(library, engine, original) if original or job["task"] == "validate" else None
+    if not error and job["task"] == "compile":
         error = _compile(library, engine, module, native)
     if error:
         sys.stderr.buffer.write(_message(library, error))

@@ -100,7 +100,12 @@ class Loader:
         code = await anyio.to_thread.run_sync(watch_grows, admitted.code)
         async with self._loop_state().compiling:
             compiled = await compile_native(
-                code, code_bytes=admitted.code_bytes, limits=self._limits, config=self._runtime.config
+                code,
+                original=b"" if code is admitted.code else admitted.code,
+                names=admitted.names,
+                code_bytes=admitted.code_bytes,
+                limits=self._limits,
+                config=self._runtime.config,
             )
         try:
             native = await anyio.to_thread.run_sync(self._link, admitted, compiled)

@@ -9,9 +9,12 @@ from rho_wasm.errors import ModuleRejected
 from rho_wasm.limits import Limits
 from rho_wasm.results import Ok
 from rho_wasm.sandbox import Sandbox
+from rho_wasm.sandbox.abi import MANIFEST_SECTION
 from rho_wasm.sandbox.admission import admit
 from rho_wasm.sandbox.watch import GROW_REFUSED, watch_grows
+from rho_wasm.wasm import with_custom
 from tests.sandbox.guests import ECHO, MEBIBYTE, answering, called, guest, run, wat
+from tests.sandbox.module_bytes import MANIFEST
 
 HOG = "(loop $l (br_if $l (i32.ne (memory.grow (i32.const 1)) (i32.const -1)))) unreachable"
 
@@ -106,3 +109,24 @@ def test_a_guest_cannot_take_the_flags_name_away() -> None:
     with pytest.raises(ModuleRejected) as refused:
         admit(module)
     assert (refused.value.reason, refused.value.name) == ("export_reserved", GROW_REFUSED)
+
+
+@pytest.mark.parametrize(
+    ("honest", "past"),
+    [
+        (b"\x23\x00\x0b", b"\x23\x01\x0b"),  # global.get
+        (b"\x41\x00\x10\x05\x0b", b"\x41\x00\x10\x09\x0b"),  # i32.const 0, call
+    ],
+)
+async def test_what_the_host_adds_never_makes_a_module_valid(sandbox: Sandbox, honest: bytes, past: bytes) -> None:
+    """The author names the global, or the function, that comes after the last: it is the one that the host adds."""
+    module = wat(
+        "(drop (memory.grow (i32.const 1))) (i64.const 0)",
+        extra="""(global $last i32 (i32.const 7)) (func $g (param i32) (result i32) (global.get $last))
+                 (func $f (result i32) (call $g (i32.const 0)))""",
+    )
+    assert module.count(honest) == 1
+    wasmtime.Module.validate(wasmtime.Engine(), watch_grows(module.replace(honest, past)))
+    with pytest.raises(ModuleRejected) as refused:
+        await sandbox.load(with_custom(module.replace(honest, past), MANIFEST_SECTION, MANIFEST))
+    assert refused.value.reason == "invalid"
