@@ -1,21 +1,22 @@
-"""One call in a fresh instance: bytes of a request in, bytes of an answer out. Runs in a worker thread."""
+"""One call in a fresh instance: bytes of a request in, bytes of an answer out, within its limits."""
 
 from __future__ import annotations
 
-import threading
+import ctypes
+import math
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
-
-import wasmtime
+from collections.abc import Generator, Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
 from rho_wasm.results import CallLog
-from rho_wasm.sandbox.abi import ALLOC, CALL, INITIALIZE, MEMORY
-from rho_wasm.sandbox.capi import GuestFault, Instance, fuel_left, memory_span
+from rho_wasm.sandbox.abi import ALLOC, CALL, INITIALIZE
+from rho_wasm.sandbox.capi import GuestFault
 from rho_wasm.sandbox.faults import CallFailed, explain, out_of_memory, stopped
 from rho_wasm.sandbox.imports import HostFunction
+from rho_wasm.sandbox.instance import GuestInstance
 from rho_wasm.sandbox.memory import GuestMemory, OutOfBounds, span
-from rho_wasm.sandbox.state import CallState, GuestTrap
+from rho_wasm.sandbox.module import Linked
+from rho_wasm.sandbox.state import CallState, Elsewhere, GuestTrap
 from rho_wasm.sandbox.ticker import PERIOD_MS
 from rho_wasm.sandbox.virtual import SeededRandom
 from rho_wasm.sandbox.watch import GROW_REFUSED
@@ -23,26 +24,32 @@ from rho_wasm.sandbox.watch import GROW_REFUSED
 if TYPE_CHECKING:
     from rho_wasm.sandbox.runtime import Runtime
 
-__all__ = ["HOST_BYTE_FUEL", "HOST_CALL_FUEL", "MAX_TICKS", "GuestCall"]
+__all__ = ["HOST_BYTE_FUEL", "HOST_CALL_FUEL", "MAX_TICKS", "SLICE_S", "CallSteps", "GuestCall"]
 
 MAX_TICKS = 10
 """A guest asks at least every 50 ms whether to go on. Asking takes the interpreter lock, which others may hold."""
+
+SLICE_S = 0.000_5
+"""What a guest may run on the event loop's thread: long enough for a short call, too short for anybody to notice."""
 
 HOST_CALL_FUEL = 10_000
 """Of each host call: it costs about 10 µs in Python, as long as 10,000 units of a guest's own."""
 HOST_BYTE_FUEL = 10
 """Of each byte that a host call reads or writes: copied, decoded, made inert."""
 
+CallSteps: TypeAlias = Generator[None, None, bytes]
+"""A whole call. It yields where the guest was left, and must be run to its end or closed."""
+
+_NAMES_AT_ONCE = 8 * 1024
+"""Bytes of a module's names that are looked through on the event loop's thread, for a backtrace."""
 _MASK = 0xFFFF_FFFF
 
 
 class GuestCall:
-    """One call: made on any thread, run once, on one thread; :meth:`cancel` comes from any."""
+    """One call: made on any thread, run once, by one thread at a time; :meth:`cancel` comes from any."""
 
-    def __init__(self, runtime: Runtime, pre: wasmtime.InstancePre, state: CallState, *, deadline_ms: float) -> None:
+    def __init__(self, runtime: Runtime, linked: Linked, state: CallState, *, deadline_ms: float) -> None:
         self.state = state
-        self.ended = threading.Event()
-        """Set when nothing of the guest is left, and the call's thread is done with it."""
         self.log = CallLog()
         self.fuel_used = 0
         """What the guest's instructions and host calls cost, at most ``Limits.fuel``."""
@@ -50,62 +57,99 @@ class GuestCall:
         self.guest_cpu_ms = 0.0
         self.memory_refused = False
         """``memory.grow`` answered -1 at least once."""
-        self._runtime = runtime
-        self._pre = pre
+        self.slice_ends = math.inf
+        """When the guest must leave the event loop's thread (monotonic clock); never, in a thread of its own."""
+        self.runtime = runtime
+        self._linked = linked
         self._deadline_s = deadline_ms / 1000
-        self._ends_at = 0.0
-        self._memory: Any = None
+        self._began = self._ends_at = 0.0
+        self._instance: GuestInstance | None = None
+
+    def anew(self, state: CallState) -> GuestCall:
+        """The same call from its beginning. Its deadline is the first one's, and its time counts on."""
+        again = GuestCall(self.runtime, self._linked, state, deadline_ms=self._deadline_s * 1000)
+        again._began = self._began
+        again.guest_cpu_ms = self.guest_cpu_ms
+        return again
 
     def cancel(self) -> None:
         """Stops the guest within a moment, wherever it is; a call that has not begun ends as soon as it does."""
         self.state.cancelled = True
-        self._runtime.ask_all()
+        self.runtime.ask_all()
 
     def run(self, request: bytes) -> bytes:
-        """The answer's bytes, copied out.
+        """The whole call on this thread's own stack: the answer's bytes, copied out.
 
         Raises :class:`CallFailed`, or what a host function raised that is no :class:`GuestTrap`.
         """
-        self.state.random = SeededRandom(request)
-        began, cpu_began = time.monotonic(), time.thread_time()
-        self._ends_at = began + self._deadline_s
+        cpu_began = time.thread_time()
+        steps = self.steps(request, sliced=False)
         try:
-            with self._runtime.running(self) as call_id:
-                store = wasmtime.Store(self._runtime.engine)
+            with self.runtime.ticking():
+                next(steps)
+        except StopIteration as done:
+            answer: bytes = done.value
+            return answer
+        finally:
+            steps.close()
+            self.guest_cpu_ms += (time.thread_time() - cpu_began) * 1000
+        raise AssertionError("a guest on its thread's own stack is never left")
+
+    def steps(self, request: bytes, *, sliced: bool) -> CallSteps:
+        """The call as a generator. ``sliced``: on a stack that it can be left on; only where the runtime has those.
+
+        Raises as :meth:`run` does.
+        """
+        runtime = self.runtime
+        self.state.random = SeededRandom(request)
+        self._began = self._began or time.monotonic()
+        self._ends_at = self._began + self._deadline_s
+        try:
+            call_id = runtime.enter(self)
+            try:
+                self._instance = instance = runtime.instance(
+                    self._linked,
+                    call_id=call_id,
+                    limits=self.state.limits,
+                    slice_ends=self.slice_ends if sliced else None,
+                )
                 try:
-                    return self._in_store(store, call_id, request)
+                    return (yield from self._in_store(instance, request))
                 finally:
-                    store.close()
+                    self._instance = None
+                    instance.close()
+            finally:
+                runtime.leave(call_id)
         except GuestTrap as cause:
             raise stopped(cause) from None
         finally:
-            self.guest_ms = (time.monotonic() - began) * 1000
-            self.guest_cpu_ms = (time.thread_time() - cpu_began) * 1000
+            self.guest_ms = (time.monotonic() - self._began) * 1000
+
+    def move(self) -> None:
+        """The guest was left, and goes on in a thread of its own."""
+        self.slice_ends = math.inf
+        self.state.hurried = False
+        if self._instance is not None:
+            self._instance.move()
 
     def finish(self) -> None:
-        """The last thing that the call's thread does: makes the log inert, and tells who waits for the end."""
+        """The last that is done for the call: makes the log inert."""
         self.log = self.state.log.finish()
-        self.ended.set()
 
-    def _in_store(self, store: wasmtime.Store, call_id: int, request: bytes) -> bytes:
+    def _in_store(self, instance: GuestInstance, request: bytes) -> CallSteps:
         limits = self.state.limits
-        instance = Instance(
-            store,
-            call_id=call_id,
-            trampolines=self._runtime.trampolines,
-            fuel=limits.fuel,
-            memory_bytes=limits.memory_bytes,
-            table_elements=limits.table_elements,
-        )
         entered = False
         try:
-            self.ask(instance.context)
-            instance.instantiate(self._pre)
+            if self.state.cancelled or self._deadline_s <= 0:
+                self.ask()
+            yield from instance.instantiate()
             entered = True
-            return self._answer(instance, request)
+            return (yield from self._answer(instance, request))
         except GuestFault as fault:
             if self.state.error is not None:
                 raise self.state.error from None
+            if self.state.hurried and len(self.state.names) > _NAMES_AT_ONCE:
+                raise Elsewhere from None  # Names are looked up one by one.
             self.memory_refused = entered and instance.flag(GROW_REFUSED)
             raise explain(
                 fault,
@@ -116,22 +160,20 @@ class GuestCall:
                 instantiating=not entered,
             ) from None
         finally:
-            self.fuel_used = min(limits.fuel, self._spent(instance.context))
+            self.fuel_used = min(limits.fuel, self._spent(instance))
 
-    def _answer(self, instance: Instance, request: bytes) -> bytes:
+    def _answer(self, instance: GuestInstance, request: bytes) -> CallSteps:
         limits = self.state.limits
-        self._memory = instance.memory(MEMORY)
-        if (initialize := instance.function(INITIALIZE)) is not None:
-            instance.call(initialize, answers=False)
-        pointer = instance.call(instance.function(ALLOC), len(request), answers=True) & _MASK
+        if INITIALIZE in self._linked.exports:
+            yield from instance.call(INITIALIZE)
+        pointer = (yield from instance.call(ALLOC, len(request))) & _MASK
         if pointer == 0:
             raise out_of_memory("rho_alloc had no room for the request", limits=limits)
-        memory = self._inside(instance, pointer, len(request), "rho_alloc")
-        memory.write(pointer, request)
+        ctypes.memmove(self._inside(instance, pointer, len(request), "rho_alloc"), request, len(request))
         self.state.answering = True
-        packed = instance.call(instance.function(CALL), pointer, len(request), answers=True)
+        packed = yield from instance.call(CALL, pointer, len(request))
         self.state.answering = False
-        if self._spent(instance.context) > limits.fuel:
+        if self._spent(instance) > limits.fuel:
             raise GuestTrap("out_of_fuel", limit="fuel", value=self.state.limits.fuel)
         self.memory_refused = instance.flag(GROW_REFUSED)
         pointer, length = packed >> 32 & _MASK, packed & _MASK
@@ -139,48 +181,70 @@ class GuestCall:
             raise CallFailed("bad_answer", "the answer is empty")
         if length > limits.answer_bytes + limits.images_bytes:
             raise CallFailed("bad_answer", "the answer is too large", limit="answer_bytes", value=limits.answer_bytes)
-        return self._inside(instance, pointer, length, "rho_call").read(pointer, length)
+        return ctypes.string_at(self._inside(instance, pointer, length, "rho_call"), length)
 
-    def _inside(self, instance: Instance, pointer: int, length: int, who: str) -> GuestMemory:
-        """The memory as it is now, if it has ``length`` bytes at ``pointer``; else ``bad_answer``."""
-        base, size = memory_span(instance.context, self._memory)
+    @staticmethod
+    def _inside(instance: GuestInstance, pointer: int, length: int, who: str) -> int:
+        """The address of ``length`` bytes at ``pointer`` until the guest runs again; ``bad_answer`` out of bounds."""
+        base, size = instance.span()
         try:
-            span(pointer, length, size)
+            pointer, length = span(pointer, length, size)
         except OutOfBounds as error:
             raise CallFailed("bad_answer", f"{who} answered {error}") from None
-        return GuestMemory(base, size)
+        return base + pointer
 
-    def ask(self, context: int) -> int:
-        """In how many ticks to ask again. Raises :class:`GuestTrap` if the guest must end now.
+    def ask(self) -> int:
+        """In how many ticks to ask again, 0 to leave the guest. Raises :class:`GuestTrap` if it must end now.
 
         The monotonic clock decides. Half of what is left is waited for, so ticks that come late cost little.
         """
         if self.state.cancelled:
             raise GuestTrap("cancelled", "the call was cancelled")
-        left_ms = (self._ends_at - time.monotonic()) * 1000
+        now = time.monotonic()
+        left_ms = (self._ends_at - now) * 1000
         if left_ms <= 0:
             raise GuestTrap("deadline", limit="deadline_ms", value=round(self._deadline_s * 1000))
-        if self._spent(context) > self.state.limits.fuel:
+        instance = self._instance
+        if instance is not None and self._spent(instance) > self.state.limits.fuel:
             raise GuestTrap("out_of_fuel", limit="fuel", value=self.state.limits.fuel)
+        if self.state.hurried:
+            return 0 if now >= self.slice_ends else 1
         return max(1, min(MAX_TICKS, int(left_ms / 2 / PERIOD_MS)))
 
-    def host_call(self, function: HostFunction, context: int, arguments: Sequence[int]) -> int | None:
+    def host_call(self, function: HostFunction, arguments: Sequence[int]) -> int | None:
         """Runs a host function for the guest and charges it. Raises what it raises."""
-        memory = GuestMemory(*memory_span(context, self._memory))
+        instance = self._instance
+        assert instance is not None, "only a guest that runs calls the host"
+        memory = GuestMemory(*instance.span())
         answer = function.call(self.state, memory, *arguments)
         self.state.charged += HOST_CALL_FUEL + HOST_BYTE_FUEL * memory.touched
-        if self._spent(context) > self.state.limits.fuel:
+        if self._spent(instance) > self.state.limits.fuel:
             raise GuestTrap("out_of_fuel", limit="fuel", value=self.state.limits.fuel)
+        if self.state.hurried:
+            self._hurry()
         return answer
+
+    def _hurry(self) -> None:
+        """Ends a slice that is over at the guest's next look at the epoch. Code that never looks has to begin anew.
+
+        Fuel does not bound host calls, and 64 KiB of them in a row, without a loop, are 8,000.
+        """
+        over = time.monotonic() - self.slice_ends
+        if over >= 0:
+            self.runtime.tick()
+        if over >= SLICE_S:
+            raise Elsewhere
 
     def failed(self, error: BaseException) -> None:
         """Keeps why the host stopped the guest. The first one counts."""
+        # Tracebacks hold frames, frames this call, and this call the error: only a collection would end that.
         if isinstance(error, GuestTrap):
-            # Tracebacks hold frames, frames this call, and this call the error: only a collection would end that.
             error.__context__ = None
             self.state.fault = self.state.fault or error.with_traceback(None)
+        elif isinstance(error, Elsewhere):
+            self.state.error = self.state.error or error.with_traceback(None)
         else:
             self.state.error = self.state.error or error
 
-    def _spent(self, context: int) -> int:
-        return self.state.limits.fuel - fuel_left(context) + self.state.charged
+    def _spent(self, instance: GuestInstance) -> int:
+        return self.state.limits.fuel - instance.fuel_left() + self.state.charged

@@ -10,13 +10,15 @@ from rho_wasm import plain
 from rho_wasm.errors import CapabilityError, PlainError
 from rho_wasm.sandbox.abi import RHO, RHO_IMPORTS, FunctionType, ValueType
 from rho_wasm.sandbox.memory import GuestMemory
-from rho_wasm.sandbox.state import CallState, GuestTrap
+from rho_wasm.sandbox.state import CallState, Elsewhere, GuestTrap
 
 __all__ = ["EXTRA_HOST_CALLS", "FUNCTIONS", "GuestTrap", "HostBody", "HostFunction"]
 
 EXTRA_HOST_CALLS = 100
 """Host calls over ``Limits.host_calls`` that are answered ``quota``; one more ends the call."""
 
+_HURRIED_BYTES = 256
+"""Of a request that is decoded on the event loop's thread; the worst of that size takes 0.2 ms."""
 _LENGTH_MASK = 0xFFFF_FFFF
 
 HostBody: TypeAlias = Callable[..., int | None]
@@ -68,6 +70,8 @@ def _reply(state: CallState, memory: GuestMemory, pointer: int, length: int) -> 
         return _error("denied", "host calls are answered inside rho_call only")
     if length > limits.request_bytes:
         return _error("invalid_arguments", f"a host request has at most {limits.request_bytes} bytes")
+    if state.hurried and (state.capabilities is not None or length > _HURRIED_BYTES):
+        raise Elsewhere
     data = memory.read(pointer, length)
     try:
         request = plain.decode(data, max_bytes=limits.request_bytes, max_depth=limits.depth, max_items=limits.items)

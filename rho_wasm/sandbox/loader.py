@@ -117,8 +117,8 @@ class Loader:
         return native
 
     def _link(self, admitted: Admitted, code: bytes) -> NativeModule:
-        module, pre = self._runtime.link(code)
-        return NativeModule(admitted.sha256, admitted.manifest, module, pre, names=admitted.names, on_end=self._ended)
+        linked = self._runtime.link(code)
+        return NativeModule(admitted.sha256, admitted.manifest, linked, names=admitted.names, on_end=self._ended)
 
     def _ended(self, native: NativeModule) -> None:
         with self._lock:

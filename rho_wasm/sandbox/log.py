@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rho_wasm.results import CallLog, LogLine
+from rho_wasm.results import NOTHING_LOGGED, CallLog, LogLine
 from rho_wasm.untrusted import inert
 
 __all__ = ["MAX_LINES", "LogBuffer", "log_level"]
@@ -10,6 +10,7 @@ __all__ = ["MAX_LINES", "LogBuffer", "log_level"]
 MAX_LINES = 4_096
 """Lines of one log. Empty lines cost no bytes, so bytes alone would not bound them."""
 
+_SHORT_BYTES, _SHORT_LINES = 2_048, 64
 _LEVELS = (10, 20, 30, 40)
 _ESCAPED = 6
 """So many characters an escaped character has at most for each byte that it had."""
@@ -23,15 +24,21 @@ def log_level(level: int) -> int:
 class LogBuffer:
     """Collects lines until ``limit`` bytes (``Limits.log_bytes``) or :data:`MAX_LINES`; the rest is counted only."""
 
-    __slots__ = ("_dropped", "_lines", "_notes", "_pending", "room")
+    __slots__ = ("_dropped", "_limit", "_lines", "_notes", "_pending", "room")
 
     def __init__(self, limit: int) -> None:
+        self._limit = limit
         self.room = limit
         """Bytes that still fit. Whoever reads a guest's memory for the log reads no more than this."""
         self._lines: list[tuple[int, bytes]] = []
         self._pending: dict[int, bytearray] = {}
         self._notes: dict[str, LogLine] = {}
         self._dropped = 0
+
+    @property
+    def short(self) -> bool:
+        """Whether :meth:`finish` takes no time to speak of."""
+        return self._limit - self.room <= _SHORT_BYTES and len(self._lines) <= _SHORT_LINES
 
     def line(self, level: int, data: bytes, *, dropped: int = 0) -> None:
         """One whole line. ``dropped`` counts bytes of it that the caller did not even read."""
@@ -72,6 +79,8 @@ class LogBuffer:
 
         Text is inert, and whole: what room it has was counted in the guest's own bytes.
         """
+        if not (self._lines or self._pending or self._notes or self._dropped):
+            return NOTHING_LOGGED
         for level, rest in self._pending.items():
             if rest:
                 self._streamed(level, bytes(rest))

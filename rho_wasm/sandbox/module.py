@@ -2,16 +2,43 @@
 
 from __future__ import annotations
 
+import ctypes
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Self
 
 import wasmtime
 
 from rho_wasm.errors import Closed
 from rho_wasm.manifest import Manifest
+from rho_wasm.sandbox.abi import EXPORT_TYPES
 
-__all__ = ["GuestModule", "NativeModule"]
+__all__ = ["GuestModule", "Linked", "NativeModule"]
+
+
+class Linked:
+    """Native code with its imports resolved.
+
+    ``exports`` says which of the exports that the host asks for are there, and at which place each stands.
+    """
+
+    __slots__ = ("_module", "address", "exports", "pre")
+
+    def __init__(self, module: wasmtime.Module, pre: wasmtime.InstancePre, exports: Mapping[str, int]) -> None:
+        self._module = module
+        self.pre = pre
+        self.address = ctypes.cast(pre.ptr(), ctypes.c_void_p).value
+        """Of ``pre``, for calls of C."""
+        self.exports = exports
+
+    @staticmethod
+    def results(export: str) -> int:
+        """How many results an exported function of the ABI has. Its type was checked when it was linked."""
+        return len(EXPORT_TYPES[export].results)
+
+    def close(self) -> None:
+        self.pre.close()
+        self._module.close()
 
 
 class NativeModule:
@@ -24,8 +51,7 @@ class NativeModule:
         self,
         sha256: str,
         manifest: Manifest,
-        module: wasmtime.Module,
-        pre: wasmtime.InstancePre,
+        linked: Linked,
         *,
         names: bytes,
         on_end: Callable[[NativeModule], None],
@@ -34,8 +60,9 @@ class NativeModule:
         self.names = names
         """The payload of its ``name`` section."""
         self.manifest = manifest
-        self.pre = pre
-        self._module = module
+        self.linked = linked
+        self.tools = frozenset(tool.name for tool in manifest.tools)
+        self.declared = frozenset(manifest.capabilities)
         self._on_end = on_end
         self._holders = 1
         self._lock = threading.Lock()
@@ -54,8 +81,7 @@ class NativeModule:
             self._holders -= 1
             if self._holders:
                 return
-            self.pre.close()
-            self._module.close()
+            self.linked.close()
         self._on_end(self)
 
 

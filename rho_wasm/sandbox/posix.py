@@ -12,6 +12,11 @@ __all__ = ["FunctionTimer", "fault_handler", "handled_by"]
 # Keeps the interpreter lock: these calls take a microsecond, and with busy threads around the lock is slow to get back.
 _LIBC: Any = ctypes.PyDLL(None, use_errno=True)
 
+_Action = ctypes.c_void_p * 32  # No libc's struct sigaction is larger.
+_sigaction: Any = _LIBC["sigaction"]
+_sigaction.argtypes = (ctypes.c_int, ctypes.c_void_p, _Action)
+_SIGSEGV = int(signal.SIGSEGV)
+
 
 class _SigEvent(ctypes.Structure):
     """``struct sigevent`` of Linux on 64 bits (glibc and musl), for SIGEV_THREAD."""
@@ -87,8 +92,8 @@ class _DlInfo(ctypes.Structure):
 
 def fault_handler() -> int:
     """The address of this process's handler of SIGSEGV, 0 for none: the first field of ``struct sigaction``."""
-    action = (ctypes.c_void_p * 32)()
-    if _LIBC.sigaction(int(signal.SIGSEGV), None, ctypes.byref(action)) != 0:
+    action = _Action()
+    if _sigaction(_SIGSEGV, None, action) != 0:
         return 0
     return action[0] or 0
 

@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
+import ctypes
 import itertools
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from types import MappingProxyType
 
 import wasmtime
 
 from rho_wasm.errors import Closed, ModuleRejected
-from rho_wasm.limits import HostLimits
+from rho_wasm.limits import HostLimits, Limits
 from rho_wasm.sandbox import imports, wasi
 from rho_wasm.sandbox.abi import EXPORT_TYPES, MEMORY, REQUIRED_EXPORTS
 from rho_wasm.sandbox.capi import Trampolines, make_engine, raise_epoch
 from rho_wasm.sandbox.config import EngineConfig, guest_config
 from rho_wasm.sandbox.guest_call import MAX_TICKS, GuestCall
+from rho_wasm.sandbox.instance import GuestInstance, OwnStackInstance
+from rho_wasm.sandbox.module import Linked
 from rho_wasm.sandbox.signals import FaultGuard, enable_before_engine, wasmtime_answers
 from rho_wasm.sandbox.ticker import Ticker, TickerKind
+from rho_wasm.sandbox.watch import GROW_REFUSED
+from rho_wasm.sandbox.ways import Way
 
 __all__ = ["Runtime"]
 
 _FUNCTIONS = imports.FUNCTIONS + wasi.FUNCTIONS
+
+
+_LOOKED_UP: Mapping[str, str] = MappingProxyType(
+    {MEMORY: "memory", GROW_REFUSED: "global", **{name: str(signature) for name, signature in EXPORT_TYPES.items()}}
+)
+"""The exports that the host uses, each only if it is what is said here."""
 
 
 class Runtime:
@@ -30,8 +42,9 @@ class Runtime:
     function that could reach a store would keep it alive for ever.
     """
 
-    def __init__(self, limits: HostLimits, *, ticker: TickerKind | None = None) -> None:
-        self.config, self.engine = _make(limits)
+    def __init__(self, limits: HostLimits, *, way: Way = "public", ticker: TickerKind | None = None) -> None:
+        self.way: Way = way
+        self.config, self.engine, self._let_go = _make(limits, way)
         self._guard = FaultGuard(self.config)
         self.trampolines = Trampolines(self)
         self.ticker = Ticker(self.engine, kind=ticker)
@@ -45,14 +58,15 @@ class Runtime:
                 results=function.results,
                 index=index,
             )
+        self._fibers = self._fiber_maker() if way == "native" else None
         self._ids = itertools.count(1)
         self._calls: dict[int, GuestCall] = {}
         self._closed = False
 
-    def link(self, native: bytes) -> tuple[wasmtime.Module, wasmtime.InstancePre]:
-        """A module from native code that this host compiled, ready to be instantiated.
+    def link(self, native: bytes) -> Linked:
+        """Native code that this host compiled, ready to be instantiated.
 
-        Native code is run as it is: ``native`` comes from the compiling child or from the verified cache, never from
+        It is run as it is: ``native`` comes from the compiling child or from the verified cache, never from
         elsewhere. Raises ValueError if wasmtime does not take it (another version, other settings or another CPU),
         :class:`ModuleRejected` if its exports are not what was admitted.
         """
@@ -60,32 +74,47 @@ class Runtime:
             module = wasmtime.Module.deserialize(self.engine, native)
         except wasmtime.WasmtimeError:
             raise ValueError("native code of another wasmtime, configuration or processor") from None
-        _check_exports(module)
-        return module, self._linker.instantiate_pre(module)
+        return Linked(module, self._linker.instantiate_pre(module), _checked_exports(module))
 
-    @contextmanager
-    def running(self, call: GuestCall) -> Iterator[int]:
-        """``call`` runs inside, under the number that is given. Raises GuestTrap where it must not."""
+    def instance(self, linked: Linked, *, call_id: int, limits: Limits, slice_ends: float | None) -> GuestInstance:
+        """A store for one call. ``slice_ends`` is None for one on its thread's own stack."""
+        if slice_ends is None:
+            return OwnStackInstance(self.engine, linked, call_id=call_id, trampolines=self.trampolines, limits=limits)
+        assert self._fibers is not None, "only the native way leaves a guest on its stack"
+        return self._fibers(linked, call_id, limits, slice_ends)
+
+    def ticking(self) -> AbstractContextManager[None]:
+        """The epoch moves on inside: whatever runs longer than a slice runs inside."""
+        if self._closed:
+            raise Closed("the sandbox")
+        return self.ticker.running()
+
+    def enter(self, call: GuestCall) -> int:
+        """``call`` begins; host functions find it by the answer. Raises GuestTrap where no guest may run."""
         if self._closed:
             raise Closed("the sandbox")
         self._guard.check()
         call_id = next(self._ids)
         self._calls[call_id] = call
-        try:
-            with self.ticker.running():
-                yield call_id
-        finally:
-            del self._calls[call_id]
+        return call_id
+
+    def leave(self, call_id: int) -> None:
+        """What was entered is over."""
+        del self._calls[call_id]
 
     def ask_all(self) -> None:
         """Every guest that runs asks now whether to go on."""
         raise_epoch(self.engine, MAX_TICKS)
 
-    def host_call(self, call_id: int, context: int, index: int, arguments: Sequence[int]) -> int | None:
-        return self._calls[call_id].host_call(_FUNCTIONS[index], context, arguments)
+    def tick(self) -> None:
+        """Those that ask at every tick ask now: the ones on the event loop's thread."""
+        raise_epoch(self.engine, 1)
 
-    def epoch(self, call_id: int, context: int) -> int:
-        return self._calls[call_id].ask(context)
+    def host_call(self, call_id: int, index: int, arguments: Sequence[int]) -> int | None:
+        return self._calls[call_id].host_call(_FUNCTIONS[index], arguments)
+
+    def epoch(self, call_id: int) -> int:
+        return self._calls[call_id].ask()
 
     def failed(self, call_id: int, error: BaseException) -> None:
         if (call := self._calls.get(call_id)) is not None:
@@ -93,34 +122,78 @@ class Runtime:
 
     def close(self) -> None:
         """Ends the ticker; no call may run. The engine itself goes with its last module. Idempotent."""
-        self._closed = True
-        self.ticker.close()
+        if not self._closed:
+            self._closed = True
+            self.ticker.close()
+            self._let_go()
+
+    def _fiber_maker(self) -> Callable[[Linked, int, Limits, float], GuestInstance]:
+        from rho_wasm.sandbox.fiber import FiberInstance, Frames
+
+        frames = Frames()
+        engine = ctypes.cast(self.engine.ptr(), ctypes.c_void_p).value
+        trampolines = self.trampolines
+        assert engine is not None, "an engine is somewhere"
+
+        def make(linked: Linked, call_id: int, limits: Limits, slice_ends: float) -> GuestInstance:
+            return FiberInstance(
+                engine,
+                linked,
+                call_id=call_id,
+                trampolines=trampolines,
+                limits=limits,
+                frames=frames,
+                slice_ends=slice_ends,
+            )
+
+        return make
 
 
-def _make(limits: HostLimits) -> tuple[EngineConfig, wasmtime.Engine]:
+def _make(limits: HostLimits, way: Way) -> tuple[EngineConfig, wasmtime.Engine, Callable[[], None]]:
+    """The configuration, an engine of it, and what to do once it is not needed any more."""
     signals = enable_before_engine()
     config = guest_config(stack_bytes=limits.guest_stack_bytes, signals_based_traps=signals)
-    engine = make_engine(config)
+    engine, let_go = _engine(config, limits, way)
     if not signals or wasmtime_answers():
-        return config, engine
+        return config, engine, let_go
     # faulthandler was enabled after somebody else's engine: the handler is not wasmtime's, and will not be again.
-    engine.close()
+    let_go()
     config = guest_config(stack_bytes=limits.guest_stack_bytes, signals_based_traps=False)
-    return config, make_engine(config)
+    return (config, *_engine(config, limits, way))
 
 
-def _check_exports(module: wasmtime.Module) -> None:
-    """wasmtime's own word on the types, which admission read with code of ours."""
-    found: dict[str, str] = {}
-    for export in module.exports:
-        kind = export.type
-        if isinstance(kind, wasmtime.FuncType):
-            params = ", ".join(str(each) for each in kind.params)
-            results = ", ".join(str(each) for each in kind.results)
-            found[export.name] = f"({params}) -> ({results})"
-        elif isinstance(kind, wasmtime.MemoryType):
-            found[export.name] = "memory"
-    wanted = {MEMORY: "memory", **{name: str(signature) for name, signature in EXPORT_TYPES.items()}}
-    for name, signature in wanted.items():
-        if found.get(name) != signature and (name in found or name in REQUIRED_EXPORTS):
-            raise ModuleRejected("export_type", f"{name} must be {signature}", name=name)
+def _engine(config: EngineConfig, limits: HostLimits, way: Way) -> tuple[wasmtime.Engine, Callable[[], None]]:
+    if way == "public":
+        return make_engine(config), lambda: None
+    from rho_wasm.sandbox.engines import give_back_engine, lent_engine
+    from rho_wasm.sandbox.native import Pool
+
+    pool = Pool.of(limits)
+    engine = lent_engine(config, pool)
+    return engine, lambda: give_back_engine(engine, config, pool)
+
+
+def _checked_exports(module: wasmtime.Module) -> dict[str, int]:
+    """The place of each export that the host uses. The types are wasmtime's own word: admission read code of ours."""
+    places: dict[str, int] = {}
+    found: set[str] = set()
+    for place, export in enumerate(module.exports):
+        found.add(export.name)
+        if _LOOKED_UP.get(export.name) == _shape(export.type):
+            places[export.name] = place
+    for name, shape in _LOOKED_UP.items():
+        if name not in places and name != GROW_REFUSED and (name in found or name in REQUIRED_EXPORTS):
+            raise ModuleRejected("export_type", f"{name} must be {shape}", name=name)
+    return places
+
+
+def _shape(kind: object) -> str | None:
+    if isinstance(kind, wasmtime.FuncType):
+        params = ", ".join(str(each) for each in kind.params)
+        results = ", ".join(str(each) for each in kind.results)
+        return f"({params}) -> ({results})"
+    if isinstance(kind, wasmtime.MemoryType):
+        return "memory"
+    if isinstance(kind, wasmtime.GlobalType) and str(kind.content) == "i32":
+        return "global"
+    return None

@@ -1,46 +1,49 @@
-"""Runs guests: each call in a fresh instance, in a worker thread, within its limits."""
+"""Runs guests: each call in a fresh instance, within its limits, a short one without a thread."""
 
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from functools import partial
+from time import monotonic
+from typing import Any, Self
 
 import anyio
+import anyio.lowlevel
 import anyio.to_thread
 
-from rho_wasm import envelope, plain
+from rho_wasm import envelope
 from rho_wasm.calls import CallMeter
-from rho_wasm.errors import Closed, PlainError, TooLarge, ToolError
-from rho_wasm.host_threads import HostThreads, NoThread, Outcome
+from rho_wasm.errors import Closed, ToolError
+from rho_wasm.host_threads import HostThreads, NoThread
 from rho_wasm.limits import HostLimits, Limits
 from rho_wasm.results import HandlerResult
+from rho_wasm.sandbox.attempt import Attempt
 from rho_wasm.sandbox.cache import CacheStatistics, NativeCache
 from rho_wasm.sandbox.crowds import Crowds
-from rho_wasm.sandbox.faults import CallFailed
-from rho_wasm.sandbox.guest_call import GuestCall
+from rho_wasm.sandbox.guest_call import SLICE_S
 from rho_wasm.sandbox.loader import Loader
-from rho_wasm.sandbox.module import GuestModule
+from rho_wasm.sandbox.module import GuestModule, NativeModule
 from rho_wasm.sandbox.runtime import Runtime
 from rho_wasm.sandbox.slots import Overloaded, Slots
 from rho_wasm.sandbox.state import CallState, Capabilities
 from rho_wasm.sandbox.ticker import TickerKind
-from rho_wasm.untrusted import type_name
+from rho_wasm.sandbox.ways import Way, choose_way
 
 __all__ = ["GuestModule", "Sandbox", "SandboxStatistics"]
 
 _NO_THREAD_S = 0.005
 """How often a call is looked at where no thread is left to wait for it."""
-_REQUEST_BOUNDS = {"bytes": "request_bytes", "depth": "depth", "items": "items"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxStatistics:
     """A snapshot of one Sandbox."""
 
-    way: Literal["public"]
-    """How calls reach wasmtime: through its public Python API."""
+    way: Way
+    """How calls reach wasmtime: ``native``, a short one on the event loop's thread, or ``public``, each in a thread."""
     ticker: TickerKind
     signals_based_traps: bool
     calls: int
@@ -58,7 +61,9 @@ class SandboxStatistics:
 class Sandbox:
     """Runs guests of one engine configuration. An async context manager; one event loop uses it at a time.
 
-    ``limits`` bound the host; without a ``cache`` every process compiles for itself.
+    ``limits`` bound the host; without a ``cache`` every process compiles for itself. ``way`` is how calls are made:
+    None is what the environment variable RHO_WASM_WAY says, else ``native`` where this Python and this wasmtime bear
+    it, else ``public``. Raises RuntimeError for ``native`` where it cannot be had, ValueError for no such way.
     """
 
     def __init__(
@@ -67,16 +72,19 @@ class Sandbox:
         limits: HostLimits | None = None,
         cache: NativeCache | None = None,
         ticker: TickerKind | None = None,
+        way: Way | None = None,
     ) -> None:
         self.limits = limits = limits or HostLimits()
         self._cache = cache
-        self._runtime = Runtime(limits, ticker=ticker)
+        self._runtime = Runtime(limits, way=choose_way(way), ticker=ticker)
         self._loader = Loader(self._runtime, limits, cache)
         self._slots = Slots(limits)
         self._crowds = Crowds()
         self._threads = HostThreads(max_abandoned=2 * limits.max_concurrent_calls)
-        self._running: set[GuestCall] = set()
+        self._running: dict[Attempt, threading.Event] = {}
         self._calls = 0
+        self._held_s = 0.0
+        """How long calls held the event loop's thread since it was last given back."""
         self._closed = False
 
     async def load(self, wasm: bytes | bytearray | memoryview) -> GuestModule:
@@ -104,42 +112,40 @@ class Sandbox:
         ``context`` is what crosses beside the arguments (call_id, session_id, request_id, values). The deadline is the
         lower of ``limits.deadline_ms`` and what the meter's clock has left, from the moment that the guest starts;
         waiting for a slot is not the tool's time. ``name`` is what errors call the tool. ``capabilities`` answers its
-        host calls; None denies them.
+        host calls, in a worker thread; None denies them.
+
+        On the native way the guest runs on the event loop's thread for at most a slice (0.5 ms), and a call that is
+        over by then pays for no thread.
 
         ``meter`` gets fuel, times, log and backtrace, however the call ends. Raises :class:`ToolError`. Cancellation
         stops the guest, and leaves once it is gone.
         """
         self._check_open()
         label = name or tool
-        if module.manifest.tool(tool) is None:
-            raise ToolError("not_found", tool=label, detail="the module has no tool of this name")
         native = module.held()
         try:
+            if tool not in native.tools:
+                raise ToolError("not_found", tool=label, detail="the module has no tool of this name")
             with meter.clock.paused():
-                async with self._slots.taken(label, memory=limits.memory_bytes):
-                    self._check_open()
-                    state = CallState(
+                slot = self._slots.take_now(label, limits.memory_bytes)
+                if slot is None:
+                    slot = await self._slots.take(label, limits.memory_bytes)
+                try:
+                    result = await self._in_slot(
+                        native,
+                        envelope.request(tool, dict(arguments), context=context),
+                        tool=label,
                         limits=limits,
-                        declared=frozenset(module.manifest.capabilities),
-                        capabilities=capabilities,
-                        names=native.names,
+                        meter=meter,
+                        # Only what the manifest declares is ever asked for.
+                        capabilities=capabilities if native.declared else None,
                     )
-                    deadline_ms = min(limits.deadline_ms, meter.clock.remaining_ms())
-                    call = GuestCall(self._runtime, native.pre, state, deadline_ms=deadline_ms)
-                    request = envelope.request(tool, dict(arguments), context=context)
-                    stay = self._crowds.enter(module.sha256)
-                    try:
-                        outcome = await self._in_thread(call, request, tool=label)
-                    finally:
-                        meter.at_once = stay.leave()
-                        _fill(meter, call)
+                finally:
+                    self._slots.give_back(slot)
         except Overloaded as full:
             raise ToolError("overloaded", tool=label, detail=full.detail, limit=full.limit, value=full.value) from None
         finally:
             native.release()
-        if outcome.error is not None:
-            raise outcome.error
-        result: HandlerResult | ToolError = outcome.value
         if not isinstance(result, ToolError):
             return result
         meter.backtrace = result.backtrace
@@ -147,11 +153,11 @@ class Sandbox:
             raise result
         finally:
             # The frame that an error's traceback holds must not hold the error: only a collection would end that.
-            del outcome, result
+            del result
 
     def statistics(self) -> SandboxStatistics:
         return SandboxStatistics(
-            way="public",
+            way=self._runtime.way,
             ticker=self._runtime.ticker.kind,
             signals_based_traps=bool(self._runtime.config["signals_based_traps"]),
             calls=self._calls,
@@ -169,9 +175,9 @@ class Sandbox:
             return
         self._closed = True
         with anyio.CancelScope(shield=True):
-            for call in tuple(self._running):
-                call.cancel()
-                await self._until_ended(call)
+            for attempt, ended in tuple(self._running.items()):
+                attempt.cancel()
+                await self._until(ended)
             await anyio.to_thread.run_sync(self._runtime.close)
 
     async def __aenter__(self) -> Self:
@@ -184,74 +190,80 @@ class Sandbox:
         if self._closed:
             raise Closed("the sandbox")
 
-    async def _in_thread(self, call: GuestCall, request: Mapping[str, Any], *, tool: str) -> Outcome:
+    async def _in_slot(
+        self,
+        native: NativeModule,
+        request: Mapping[str, Any],
+        *,
+        tool: str,
+        limits: Limits,
+        meter: CallMeter,
+        capabilities: Capabilities | None,
+    ) -> HandlerResult | ToolError:
+        if self._held_s >= SLICE_S:
+            # Short calls in a row must not hold up all else that this thread does.
+            self._held_s = 0.0
+            await anyio.lowlevel.checkpoint()
+        self._check_open()
         self._calls += 1
-        self._running.add(call)
+        attempt = Attempt(
+            self._runtime,
+            native.linked,
+            partial(CallState, limits=limits, declared=native.declared, capabilities=capabilities, names=native.names),
+            request,
+            tool=tool,
+            deadline_ms=min(limits.deadline_ms, meter.clock.remaining_ms()),
+        )
+        stay = self._crowds.enter(native.sha256)
         try:
-            return await self._threads.run(_work, call, request, tool)
+            began = monotonic()
+            result = attempt.at_once()
+            self._held_s += monotonic() - began
+            if result is None:
+                result = await self._in_thread(attempt)
+        finally:
+            meter.at_once = stay.leave()
+            call = attempt.call
+            meter.fuel_used = call.fuel_used
+            meter.guest_ms = call.guest_ms
+            meter.guest_cpu_ms = call.guest_cpu_ms
+            meter.log = call.log
+        return result
+
+    async def _in_thread(self, attempt: Attempt) -> HandlerResult | ToolError:
+        self._running[attempt] = ended = threading.Event()
+        try:
+            outcome = await self._threads.run(_work, attempt, ended)
         except NoThread:
+            attempt.close()
             raise Overloaded(
                 "no thread could be started", limit="max_concurrent_calls", value=self.limits.max_concurrent_calls
             ) from None
         except BaseException:
             # The guest is told to stop, and asked every few milliseconds whether it was. Nobody leaves before it.
-            call.cancel()
-            await self._until_ended(call)
+            attempt.cancel()
+            await self._until(ended)
             raise
         finally:
-            self._running.discard(call)
+            self._held_s = 0.0
+            del self._running[attempt]
+        if outcome.error is not None:
+            raise outcome.error
+        result: HandlerResult | ToolError = outcome.value
+        return result
 
-    async def _until_ended(self, call: GuestCall) -> None:
-        while not call.ended.is_set():
+    async def _until(self, ended: threading.Event) -> None:
+        while not ended.is_set():
             # asyncio's own cancel() gets through a shield, so it may take more than one try.
             with anyio.CancelScope(shield=True), contextlib.suppress(anyio.get_cancelled_exc_class()):
                 try:
-                    await self._threads.run(call.ended.wait)
+                    await self._threads.run(ended.wait)
                 except NoThread:
                     await anyio.sleep(_NO_THREAD_S)
 
 
-def _work(call: GuestCall, request: Mapping[str, Any], tool: str) -> HandlerResult | ToolError:
-    """In the worker thread: all that takes time is here, so that the event loop never waits.
-
-    An error is answered, not raised, and a new one: the traceback of the first holds the store and all of the call.
-    """
-    limits = call.state.limits
+def _work(attempt: Attempt, ended: threading.Event) -> HandlerResult | ToolError:
     try:
-        data = plain.encode(request, max_bytes=limits.request_bytes, max_depth=limits.depth, max_items=limits.items)
-        return envelope.parse_answer(call.run(data), limits=limits)
-    except Exception as error:
-        return _as_tool_error(error, tool=tool, call=call)
+        return attempt.in_thread()
     finally:
-        call.finish()
-
-
-def _fill(meter: CallMeter, call: GuestCall) -> None:
-    meter.fuel_used = call.fuel_used
-    meter.guest_ms = call.guest_ms
-    meter.guest_cpu_ms = call.guest_cpu_ms
-    meter.log = call.log
-
-
-def _as_tool_error(error: Exception, *, tool: str, call: GuestCall) -> ToolError:
-    """What a call becomes that ended in ``error``."""
-    if isinstance(error, CallFailed):
-        return ToolError(
-            error.reason,
-            tool=tool,
-            detail=error.detail,
-            limit=error.limit,
-            value=error.value,
-            backtrace=error.trace,
-        )
-    if isinstance(error, envelope.Raised):
-        reason = "out_of_memory" if call.memory_refused else "handler_raised"
-        return ToolError(reason, tool=tool, detail=str(error), backtrace=error.trace)
-    if isinstance(error, envelope.BadAnswer):
-        return ToolError("bad_answer", tool=tool, detail=error.detail, limit=error.limit, value=error.value)
-    if isinstance(error, PlainError):
-        limit, value = (_REQUEST_BOUNDS[error.what], error.limit) if isinstance(error, TooLarge) else (None, None)
-        return ToolError("invalid_arguments", tool=tool, detail=str(error), limit=limit, value=value)
-    # A capability of the host's, or a bug of ours.
-    detail = f"a host function raised {type_name(error)}"
-    return ToolError("capability_fault", tool=tool, detail=detail, cause=error)
+        ended.set()

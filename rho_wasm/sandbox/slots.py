@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter, deque
+from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import NamedTuple
 
 import anyio
 
 from rho_wasm.limits import HostLimits
 
-__all__ = ["Overloaded", "Slots"]
+__all__ = ["Overloaded", "Slot", "Slots"]
 
 
 class Overloaded(Exception):
@@ -34,6 +35,13 @@ class _Waiter:
         self.event = anyio.Event()
 
 
+class Slot(NamedTuple):
+    """A slot that was taken: who holds it gives it back, once."""
+
+    tool: str
+    memory: int
+
+
 class Slots:
     """First come, first served, except that a tool whose own slots are taken does not hold up other tools.
 
@@ -46,7 +54,7 @@ class Slots:
         self._waiting: deque[_Waiter] = deque()
         self._running = 0
         self._memory = 0
-        self._per_tool: Counter[str] = Counter()
+        self._per_tool: dict[str, int] = {}
 
     @property
     def running(self) -> int:
@@ -59,6 +67,22 @@ class Slots:
     @asynccontextmanager
     async def taken(self, tool: str, *, memory: int) -> AsyncIterator[None]:
         """Holds a slot of ``tool`` and ``memory`` bytes inside. Raises :class:`Overloaded` after ``queue_ms``."""
+        slot = self.take_now(tool, memory) or await self.take(tool, memory)
+        try:
+            yield
+        finally:
+            self.give_back(slot)
+
+    def take_now(self, tool: str, memory: int) -> Slot | None:
+        """A slot if one is free and nobody waits, else None."""
+        with self._lock:
+            if self._waiting or not self._fits(memory) or self._full(tool):
+                return None
+            self._count(tool, memory)
+        return Slot(tool, memory)
+
+    async def take(self, tool: str, memory: int) -> Slot:
+        """Waits for a slot. Raises :class:`Overloaded` after ``queue_ms``."""
         limits = self._limits
         if memory > limits.total_memory_bytes:
             raise Overloaded(
@@ -73,47 +97,64 @@ class Slots:
             if not waiter.granted:
                 with anyio.move_on_after(limits.queue_ms / 1000):
                     await waiter.event.wait()
-            if not waiter.granted:
-                raise self._overloaded(tool)
-            yield
-        finally:
-            self._leave(waiter)
+        except BaseException:
+            self._forget(waiter)
+            raise
+        if not waiter.granted:
+            self._forget(waiter)
+            raise self._overloaded(tool)
+        return Slot(tool, memory)
 
-    def _leave(self, waiter: _Waiter) -> None:
+    def give_back(self, slot: Slot) -> None:
+        """The slot is free, and goes to whoever waits for it."""
         with self._lock:
-            if waiter.granted:
-                self._running -= 1
-                self._memory -= waiter.memory
-                self._per_tool[waiter.tool] -= 1
-                if not self._per_tool[waiter.tool]:
-                    del self._per_tool[waiter.tool]
+            self._running -= 1
+            self._memory -= slot.memory
+            left = self._per_tool[slot.tool] - 1
+            if left:
+                self._per_tool[slot.tool] = left
             else:
-                self._waiting.remove(waiter)
+                del self._per_tool[slot.tool]
+        if self._waiting:
+            self._grant()
+
+    def _forget(self, waiter: _Waiter) -> None:
+        """Whoever waited does not any more; a slot that came meanwhile goes on to the next."""
+        if waiter.granted:
+            self.give_back(Slot(waiter.tool, waiter.memory))
+            return
+        self._waiting.remove(waiter)
         self._grant()
 
     def _grant(self) -> None:
         """Lets in, in order, all that fit."""
-        limits = self._limits
         with self._lock:
             for waiter in list(self._waiting):
-                if (
-                    self._running >= limits.max_concurrent_calls
-                    or self._memory + waiter.memory > limits.total_memory_bytes
-                ):
+                if not self._fits(waiter.memory):
                     # Whoever is next waits for room; letting smaller ones pass would let a large one wait for ever.
                     return
-                if self._per_tool[waiter.tool] >= limits.max_concurrent_per_tool:
+                if self._full(waiter.tool):
                     continue
                 self._waiting.remove(waiter)
                 waiter.granted = True
-                self._running += 1
-                self._memory += waiter.memory
-                self._per_tool[waiter.tool] += 1
+                self._count(waiter.tool, waiter.memory)
                 waiter.event.set()
+
+    def _fits(self, memory: int) -> bool:
+        limits = self._limits
+        return self._running < limits.max_concurrent_calls and self._memory + memory <= limits.total_memory_bytes
+
+    def _full(self, tool: str) -> bool:
+        return self._per_tool.get(tool, 0) >= self._limits.max_concurrent_per_tool
+
+    def _count(self, tool: str, memory: int) -> None:
+        self._running += 1
+        self._memory += memory
+        self._per_tool[tool] = self._per_tool.get(tool, 0) + 1
 
     def _overloaded(self, tool: str) -> Overloaded:
         limits = self._limits
-        if self._per_tool[tool] >= limits.max_concurrent_per_tool:
+        if self._full(tool):
             name, value = "max_concurrent_per_tool", limits.max_concurrent_per_tool
         elif self._running >= limits.max_concurrent_calls:
             name, value = "max_concurrent_calls", limits.max_concurrent_calls

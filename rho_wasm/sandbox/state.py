@@ -13,7 +13,7 @@ from rho_wasm.limits import Limits
 from rho_wasm.sandbox.log import LogBuffer
 from rho_wasm.sandbox.virtual import SeededRandom, VirtualClock
 
-__all__ = ["CallState", "Capabilities", "GuestTrap"]
+__all__ = ["CallState", "Capabilities", "Elsewhere", "GuestTrap"]
 
 Capabilities: TypeAlias = Callable[[str, Mapping[str, Any]], Any]
 """``(capability, arguments) -> plain value``: answers one host call, in the call's worker thread.
@@ -39,6 +39,14 @@ class GuestTrap(Exception):
         self.value = value
 
 
+class Elsewhere(Exception):
+    """This call cannot be done on the event loop's thread: it begins again in a thread of its own.
+
+    Nobody sees that it did: a call has no effect outside itself before it asks for a capability, and it is a pure
+    function of its request.
+    """
+
+
 class CallState:
     """The state of one guest call. Used by the call's own thread; ``cancelled`` may be set from any thread."""
 
@@ -53,6 +61,7 @@ class CallState:
         "exit_code",
         "fault",
         "host_calls",
+        "hurried",
         "limits",
         "log",
         "names",
@@ -83,6 +92,8 @@ class CallState:
         """Fuel that host calls cost so far, beside what the guest's own instructions burnt."""
         self.host_calls = 0
         """How many times ``host_call`` was called."""
+        self.hurried = False
+        """True on the event loop's thread: a host function that would take long raises :class:`Elsewhere`."""
         self.reply: bytes | None = None
         """The reply that waits for ``host_take``."""
         self.answering = False

@@ -11,6 +11,7 @@ START_NS = 1_735_689_600_000_000_000
 
 _STEP_NS = 1_000
 _LAST_NS = 2**63 - 1
+_BLOCK_BYTES = 1_024
 
 
 class VirtualClock:
@@ -32,21 +33,24 @@ class VirtualClock:
 
 
 class SeededRandom:
-    """A stream of bytes that follows from its seed alone (SHA-256 in counter mode). Not random, and not a secret."""
+    """A stream of bytes that follows from its seed alone (SHAKE-256 in counter mode). Not random, and not a secret."""
 
-    __slots__ = ("_counter", "_rest", "_seed")
+    __slots__ = ("_counter", "_key", "_rest", "_seed")
 
     def __init__(self, seed: bytes) -> None:
-        self._seed = hashlib.sha256(b"rho_wasm random 1\0" + seed).digest()
+        self._seed = seed
+        self._key = b""
         self._counter = 0
         self._rest = b""
 
     def read(self, length: int) -> bytes:
         """The next ``length`` bytes. The caller bounds ``length``."""
+        if not self._key:  # Most calls read nothing, and pay nothing.
+            self._key = hashlib.sha256(b"rho_wasm random 2\0" + self._seed).digest()
         parts = [self._rest]
         have = len(self._rest)
         while have < length:
-            block = hashlib.sha256(self._seed + self._counter.to_bytes(8, "little")).digest()
+            block = hashlib.shake_256(self._key + self._counter.to_bytes(8, "little")).digest(_BLOCK_BYTES)
             self._counter += 1
             parts.append(block)
             have += len(block)

@@ -54,15 +54,15 @@ def test_exports_of_other_types_than_the_abis_are_refused(runtime: Runtime, text
 
 
 def test_a_closed_runtime_runs_nothing(runtime: Runtime) -> None:
-    _, pre = runtime.link(native(runtime, wat(ECHO)))
+    linked = runtime.link(native(runtime, wat(ECHO)))
     runtime.close()
     with pytest.raises(Closed):
-        GuestCall(runtime, pre, CallState(limits=Limits()), deadline_ms=1_000).run(b"x")
+        GuestCall(runtime, linked, CallState(limits=Limits()), deadline_ms=1_000).run(b"x")
 
 
 def test_native_code_ends_once_with_its_last_holder(runtime: Runtime) -> None:
     ended: list[NativeModule] = []
-    shared = NativeModule("00", MANIFEST, *runtime.link(native(runtime, wat(ECHO))), names=b"", on_end=ended.append)
+    shared = NativeModule("00", MANIFEST, runtime.link(native(runtime, wat(ECHO))), names=b"", on_end=ended.append)
     guest = GuestModule(shared)
     held = guest.held()
     guest.close()

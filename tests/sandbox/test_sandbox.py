@@ -17,6 +17,7 @@ from rho_wasm.errors import Closed, ModuleRejected, ToolError
 from rho_wasm.limits import HostLimits, Limits
 from rho_wasm.results import HandlerResult, Ok
 from rho_wasm.sandbox import GuestModule, NativeCache, Sandbox
+from rho_wasm.sandbox.ways import Way
 from tests.sandbox.guests import answering, called, guest
 
 SPIN = guest("(loop $l (br $l)) unreachable")
@@ -227,9 +228,9 @@ def test_one_sandbox_serves_event_loops_one_after_another(shared_cache: NativeCa
     anyio.run(sandbox.aclose)
 
 
-async def test_the_ticker_rests_when_no_guest_runs(sandbox: Sandbox) -> None:
+async def test_the_ticker_rests_when_no_guest_runs(sandbox: Sandbox, way: Way) -> None:
     statistics = sandbox.statistics()
-    assert (statistics.way, statistics.running, statistics.waiting) == ("public", 0, 0)
+    assert (statistics.way, statistics.running, statistics.waiting) == (way, 0, 0)
     with await sandbox.load(SPIN) as module, anyio.fail_after(SOON):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(spin, sandbox, module)

@@ -27,8 +27,8 @@ SETUP = """
 
     def reason(runtime):
         native = wasmtime.Module(runtime.engine, OUT_OF_BOUNDS).serialize()
-        module, pre = runtime.link(bytes(native))
-        call = GuestCall(runtime, pre, CallState(limits=Limits()), deadline_ms=1000)
+        linked = runtime.link(bytes(native))
+        call = GuestCall(runtime, linked, CallState(limits=Limits()), deadline_ms=1000)
         try:
             call.run(b"x")
         except CallFailed as failed:

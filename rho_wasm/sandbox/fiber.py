@@ -1,0 +1,233 @@
+"""An instance whose calls run on a stack of their own, so that a guest can be left there and gone on with later."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections import deque
+from collections.abc import Callable
+from time import monotonic
+from typing import Any
+
+from rho_wasm.limits import Limits
+from rho_wasm.sandbox.abi import MEMORY
+from rho_wasm.sandbox.capi import Trampolines, check, equip, ffi, fuel_left, memory_span, raise_fault
+from rho_wasm.sandbox.instance import Steps
+from rho_wasm.sandbox.module import Linked
+from rho_wasm.sandbox.native import (
+    export_nth,
+    func_call_async,
+    future_delete,
+    future_poll,
+    future_poll_in_thread,
+    global_get,
+    instantiate_async,
+    set_yield_interval,
+    store_delete,
+    store_new,
+)
+
+__all__ = ["FUEL_OF_A_POLL", "FiberInstance", "Frames"]
+
+FUEL_OF_A_POLL = 2_000
+"""Fuel after which a guest on the event loop's thread is left for a look at the clock. About 2 µs of arithmetic; but a
+guest that touches a new page with each few units needs 0.5 ms for it, and no epoch would end that sooner."""
+
+_I32, _I64 = 0, 1
+_A = ctypes.addressof
+
+
+class _Frame:
+    """What wasmtime reads and writes during a call, with the addresses of all of it: made once, used for many calls."""
+
+    __slots__ = (
+        "arguments",
+        "error",
+        "error_at",
+        "export",
+        "exported",
+        "fuel",
+        "instance",
+        "kept",
+        "length",
+        "memory",
+        "name",
+        "reference",
+        "result",
+        "results",
+        "trap",
+        "trap_at",
+        "values",
+    )
+
+    def __init__(self) -> None:
+        instance, export, memory = ffi.wasmtime_instance_t(), ffi.wasmtime_extern_t(), ffi.wasmtime_extern_t()
+        values = (ffi.wasmtime_val_t * 2)()
+        result = ffi.wasmtime_val_t()
+        trap, error, name, length = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_size_t()
+        inside = ffi.wasmtime_extern_t.of.offset
+        for value in values:
+            value.kind = _I32
+        self.kept = (instance, export, memory, values, name, length)
+        self.instance = _A(instance)
+        self.export = _A(export)
+        self.exported = _A(export) + inside
+        self.memory = _A(memory)
+        self.reference = _A(memory) + inside
+        self.name, self.length = _A(name), _A(length)
+        self.arguments = _A(values)
+        self.values: tuple[Any, Any] = (values[0].of, values[1].of)
+        self.results = _A(result)
+        self.result: Any = result
+        self.fuel: Any = ctypes.c_uint64()
+        self.trap: Any = trap
+        self.error: Any = error
+        self.trap_at, self.error_at = _A(trap), _A(error)
+
+
+class Frames:
+    """Frames that no call uses now. From any thread."""
+
+    __slots__ = ("_free",)
+
+    def __init__(self) -> None:
+        self._free: deque[_Frame] = deque()
+
+    def take(self) -> _Frame:
+        try:
+            return self._free.pop()
+        except IndexError:
+            return _Frame()
+
+    def give_back(self, frame: _Frame) -> None:
+        frame.trap.value = frame.error.value = None
+        self._free.append(frame)
+
+
+class FiberInstance:
+    """An instance in a slot of the pool. Its calls yield once ``slice_ends`` (of the monotonic clock) has passed,
+    until it is moved.
+
+    A generator of one of its calls holds a future of wasmtime's; closing the generator deletes it. So the order that
+    wasmtime demands, first the future and then the store, follows from closing generator and instance in that order.
+    """
+
+    __slots__ = (
+        "_context",
+        "_frame",
+        "_frames",
+        "_linked",
+        "_moved",
+        "_poll",
+        "_slice_ends",
+        "_store",
+    )
+
+    def __init__(
+        self,
+        engine: int,
+        linked: Linked,
+        *,
+        call_id: int,
+        trampolines: Trampolines,
+        limits: Limits,
+        frames: Frames,
+        slice_ends: float,
+    ) -> None:
+        self._linked = linked
+        self._frames = frames
+        self._frame = frames.take()
+        self._poll: Callable[[int], bool] = future_poll
+        self._slice_ends = slice_ends
+        self._moved = False
+        """It has moved to a thread, and still is suspended again and again."""
+        self._store: int = store_new(engine, None, None)
+        try:
+            self._context = equip(
+                self._store,
+                call_id=call_id,
+                trampolines=trampolines,
+                fuel=limits.fuel,
+                memory_bytes=limits.memory_bytes,
+                table_elements=limits.table_elements,
+            )
+            check(set_yield_interval(self._context, FUEL_OF_A_POLL))
+        except BaseException:
+            self.close()
+            raise
+
+    def move(self) -> None:
+        self._poll = future_poll_in_thread
+        self._slice_ends = math.inf
+        self._moved = True
+
+    def instantiate(self) -> Steps:
+        frame = self._frame
+        yield from self._until_done(
+            instantiate_async(self._linked.address, self._context, frame.instance, frame.trap_at, frame.error_at)
+        )
+        index = self._linked.exports[MEMORY]
+        export_nth(self._context, frame.instance, index, frame.name, frame.length, frame.memory)
+        return 0
+
+    def call(self, export: str, *arguments: int) -> Steps:
+        frame, linked = self._frame, self._linked
+        index = linked.exports[export]
+        export_nth(self._context, frame.instance, index, frame.name, frame.length, frame.export)
+        for value, argument in zip(frame.values, arguments, strict=False):
+            value.i32 = argument
+        wanted = linked.results(export)
+        yield from self._until_done(
+            func_call_async(
+                self._context,
+                frame.exported,
+                frame.arguments,
+                len(arguments),
+                frame.results,
+                wanted,
+                frame.trap_at,
+                frame.error_at,
+            )
+        )
+        if not wanted:
+            return 0
+        result = frame.result
+        return int(result.of.i64 if result.kind == _I64 else result.of.i32)
+
+    def span(self) -> tuple[int, int]:
+        return memory_span(self._context, self._frame.reference)
+
+    def fuel_left(self) -> int:
+        return fuel_left(self._context, self._frame.fuel)
+
+    def flag(self, export: str) -> bool:
+        index = self._linked.exports.get(export)
+        if index is None:
+            return False
+        frame = self._frame
+        export_nth(self._context, frame.instance, index, frame.name, frame.length, frame.export)
+        global_get(self._context, frame.exported, frame.results)
+        return bool(frame.result.of.i32)
+
+    def close(self) -> None:
+        store_delete(self._store)
+        self._frames.give_back(self._frame)
+
+    def _until_done(self, future: int) -> Steps:
+        try:
+            while not self._poll(future):
+                if self._moved:
+                    # In a thread only fuel suspends it, and only so suspended does it read its fuel anew. An interval
+                    # that is set while it is suspended by the epoch takes all of its fuel away.
+                    check(set_yield_interval(self._context, 0))
+                    self._moved = False
+                elif monotonic() >= self._slice_ends:
+                    yield
+        finally:
+            future_delete(future)
+        frame = self._frame
+        if frame.error.value or frame.trap.value:
+            error, trap = frame.error.value, frame.trap.value
+            frame.error.value = frame.trap.value = None
+            raise_fault(error, trap)
+        return 0

@@ -1,0 +1,85 @@
+"""A call that begins on the event loop's thread, for one slice, and goes on in a thread of its own if it must."""
+
+from __future__ import annotations
+
+import enum
+import threading
+import time
+
+from rho_wasm.sandbox.guest_call import SLICE_S, GuestCall
+
+__all__ = ["SlicedCall", "State"]
+
+
+class State(enum.Enum):
+    """Where a sliced call is. ``READY`` is between slices, ``DONE`` has an answer or an error."""
+
+    READY = "ready"
+    POLLING = "polling"
+    DONE = "done"
+    CLOSED = "closed"
+
+
+class SlicedCall:
+    """Drives one call. Any thread may, one at a time: wasmtime ends the process where two do, or one does too late.
+
+    So each step is taken under a state that one lock guards, and a wrong one is a RuntimeError here.
+    """
+
+    __slots__ = ("_call", "_lock", "_state", "_steps", "answer")
+
+    def __init__(self, call: GuestCall, request: bytes) -> None:
+        self._call = call
+        self._lock = threading.Lock()
+        self._state = State.READY
+        self._steps = call.steps(request, sliced=True)
+        self.answer = b""
+        """The answer's bytes, once it is done."""
+
+    @property
+    def state(self) -> State:
+        return self._state
+
+    def first_slice(self) -> bool:
+        """Runs the guest for a slice on this thread; True if it is done. Raises as ``GuestCall.run`` does.
+
+        :class:`Elsewhere` is raised where it has to begin again in a thread.
+        """
+        call = self._call
+        call.state.hurried = True
+        call.slice_ends = time.monotonic() + SLICE_S
+        return self._advance()
+
+    def rest(self) -> bytes:
+        """Runs what is left, in a thread where it may take as long as it needs. Raises as ``GuestCall.run`` does."""
+        with self._call.runtime.ticking():
+            self._call.move()
+            done = self._advance()
+        assert done, "in a thread a guest is never left"
+        return self.answer
+
+    def close(self) -> None:
+        """Lets go of what is left of the guest, its future and then its store. Idempotent, but never while it runs."""
+        self._enter(State.CLOSED)
+        self._steps.close()
+
+    def _advance(self) -> bool:
+        self._enter(State.POLLING)
+        cpu_began = time.thread_time()
+        after = State.DONE
+        try:
+            next(self._steps)
+            after = State.READY
+            return False
+        except StopIteration as done:
+            self.answer = done.value
+            return True
+        finally:
+            self._call.guest_cpu_ms += (time.thread_time() - cpu_began) * 1000
+            self._state = after
+
+    def _enter(self, wanted: State) -> None:
+        with self._lock:
+            if self._state is State.POLLING or (wanted is State.POLLING and self._state is not State.READY):
+                raise RuntimeError(f"a call that is {self._state.value} cannot become {wanted.value}")
+            self._state = wanted
