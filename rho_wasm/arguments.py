@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from rho_wasm.errors import NotPlain, PlainError, ToolError
 from rho_wasm.frozen import FrozenMap, thaw
@@ -27,11 +27,11 @@ def checked_arguments(arguments: Any, schema: ArgumentSchema, *, tool: str) -> d
     try:
         if type(arguments) is not dict:
             raise NotPlain("$", type_name(arguments), "arguments are a map with text keys")
-        copy: dict[str, Any] = copied(
+        copy, items, chars = copied(
             arguments, max_bytes=_BOUNDS.request_bytes, max_depth=_BOUNDS.depth, max_items=_BOUNDS.items
         )
     except PlainError as error:
         raise ToolError("invalid_arguments", tool=tool, detail=inert(str(error))) from None
-    if problems := schema.problems(copy, items=_BOUNDS.items):
+    if problems := schema.problems(copy, size=(items, chars)):
         raise ToolError("invalid_arguments", tool=tool, detail="; ".join(problems))
-    return copy
+    return cast("dict[str, Any]", copy)

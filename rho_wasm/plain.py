@@ -16,7 +16,7 @@ from __future__ import annotations
 import base64
 import json
 import math
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import cbor2
 from pydantic_core import to_json
@@ -26,7 +26,7 @@ from rho_wasm.exact import ExactCopy, Refused
 from rho_wasm.hostvalues import plain
 from rho_wasm.untrusted import type_name
 
-__all__ = ["MAX_DEPTH", "copied", "decode", "encode", "json_text", "jsonable", "plain"]
+__all__ = ["MAX_DEPTH", "Copied", "copied", "decode", "encode", "json_text", "jsonable", "plain"]
 
 MAX_DEPTH: Final = 256
 """No ``max_depth`` beyond this is honoured: encoders and readers recurse."""
@@ -47,6 +47,14 @@ _WHOLE: Final = (
     + bytes(3 * 32)  # lists, maps, tags
     + (bytes(20) + b"\1\1\1" + bytes(2) + b"\3\5\x09" + bytes(4))  # false, true, null; floats of 2, 4 and 8 bytes
 )
+
+
+class Copied(NamedTuple):
+    """A copy, and how large it is: ``items`` counts values and keys, ``chars`` the length of all strings."""
+
+    value: Any
+    items: int
+    chars: int
 
 
 def encode(value: Any, *, max_bytes: int = _MIB, max_depth: int = 64, max_items: int = 100_000) -> bytes:
@@ -75,7 +83,7 @@ def encode(value: Any, *, max_bytes: int = _MIB, max_depth: int = 64, max_items:
     return data
 
 
-def copied(value: Any, *, max_bytes: int = _MIB, max_depth: int = 64, max_items: int = 100_000) -> Any:
+def copied(value: Any, *, max_bytes: int = _MIB, max_depth: int = 64, max_items: int = 100_000) -> Copied:
     """A copy of plain data that :func:`encode` takes within the same bounds; maps keep their order. Raises as it does.
 
     Small ASCII data is not encoded for that.
@@ -89,7 +97,7 @@ def copied(value: Any, *, max_bytes: int = _MIB, max_depth: int = 64, max_items:
         raise NotPlain("$", type_name(value), "it changed while it was read") from None
     if not exact.ascii or exact.most_bytes() > max_bytes:
         encode(copy, max_bytes=max_bytes, max_depth=max_depth, max_items=max_items)
-    return copy
+    return Copied(copy, max_items - exact.items_left, max_bytes - exact.room)
 
 
 def decode(data: bytes, *, max_bytes: int = _MIB, max_depth: int = 64, max_items: int = 100_000) -> Any:

@@ -17,6 +17,7 @@ import jsonschema_rs
 
 from rho_wasm.errors import SchemaInvalid
 from rho_wasm.frozen import thaw
+from rho_wasm.schema_cost import ErrorCounter, TooMuchError, WorkCounter, profile
 from rho_wasm.schema_graph import SchemaGraph
 from rho_wasm.untrusted import inert, type_name
 
@@ -27,10 +28,14 @@ _SHOWN_CHARS: Final = 80
 _PATTERN_BYTES: Final = 256 * 1024  # Of one compiled pattern; the library's default of 10 MiB holds \w{65536}.
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
-# One evaluation takes about 50 ns, one error about 60 µs, and all errors are made before the first can be read.
-_MAX_EVALUATIONS: Final = 2_000_000
-_MAX_EVALUATIONS_FOR_FIRST_ERROR: Final = 20_000
-_MAX_EVALUATIONS_FOR_ALL_ERRORS: Final = 2_000
+# Arguments are checked on the event loop. Nanoseconds of the validator, and schemas, keys and values looked at (2 µs
+# each) to know before.
+_MAX_NS: Final = 8_000_000
+_MAX_LOOKS: Final = 5_000
+_TOO_MUCH: Final = (
+    "arguments: they nest too deeply, are too many or too long to be checked against the tool's schema and its patterns"
+)
+_MAX_ERRORS_NS: Final = 8_000_000
 
 _TYPES: Final = {
     "array": "a list",
@@ -50,7 +55,7 @@ class ArgumentSchema:
     or too branched, takes no map, has a pattern with look-around or back-references, or a ``$ref`` that leaves it.
     """
 
-    def __init__(self, schema: Mapping[str, Any], *, max_bytes: int = 64 * 1024) -> None:
+    def __init__(self, schema: Mapping[str, Any], *, max_bytes: int = 64 * 1024, of_arguments: bool = True) -> None:
         try:
             text = json.dumps(thaw(schema), ensure_ascii=False, allow_nan=False)
             size = len(text.encode())
@@ -62,9 +67,10 @@ class ArgumentSchema:
         # No reference needs it, and with one that names a known schema ``#/...`` would lead into that.
         self._schema.pop("$id", None)
         kinds = self._schema.get("type", "object")
-        if kinds != "object" and (not isinstance(kinds, list) or "object" not in kinds):
+        if of_arguments and kinds != "object" and (not isinstance(kinds, list) or "object" not in kinds):
             raise SchemaInvalid(f"type: arguments are a map, so it must be 'object', not {_shown(kinds)}")
         self._graph = SchemaGraph(self._schema)
+        self._most = None if self._graph.recursive else profile(self._graph.node, {}).most()
         try:
             self._validator = jsonschema_rs.validator_for(
                 self._schema,
@@ -78,21 +84,22 @@ class ArgumentSchema:
         except (ValueError, jsonschema_rs.ReferencingError):
             raise SchemaInvalid("it cannot be compiled") from None
 
-    def problems(self, arguments: Any, *, items: int | None = None) -> tuple[str, ...]:
+    def problems(self, arguments: Any, *, size: tuple[int, int] | None = None) -> tuple[str, ...]:
         """What is wrong with ``arguments`` (plain data), at most 8 lines; () if they are valid.
 
         A line names the place, what was given (inert and short) and what is wanted: ``days: got text "three", wanted an
-        integer``. Only the first is named where finding all would take long. ``items`` says that they have no more
-        than that, where the caller knows.
+        integer``. Only the first is named, or only that there is one, where finding more would take long: this keeps
+        the event loop for about 20 ms at most, and refuses what may take longer. ``size`` says how many values and
+        keys they have, and how many characters all their texts, where the caller knows.
         """
         if not isinstance(arguments, Mapping):
             return (f"arguments: got {_shown(arguments)}, wanted a map",)
         instance = arguments if type(arguments) is dict else thaw(arguments)
-        most = _MAX_EVALUATIONS // self._graph.weight
-        if self._graph.recursive or ((items is None or items >= most) and _has_items(instance, most)):
-            cost = self._graph.cost(instance)
-            if cost is None or cost > _MAX_EVALUATIONS:
-                return ("arguments: they nest too deeply, or are too many, to be checked against the tool's schema",)
+        if not self._fits(instance, size):
+            try:
+                WorkCounter(most=_MAX_NS, looks=_MAX_LOOKS).count(self._graph.node, instance)
+            except TooMuchError:
+                return (_TOO_MUCH,)
         try:
             if self._validator.is_valid(instance):
                 return ()
@@ -102,11 +109,21 @@ class ArgumentSchema:
         lines = dict.fromkeys(line for error in errors for line in self._lines(error, instance))
         return tuple(itertools.islice(lines, _MAX_PROBLEMS)) or ("arguments: they do not match the tool's schema",)
 
+    def _fits(self, instance: Any, size: tuple[int, int] | None) -> bool:
+        if self._most is None:
+            return False
+        items, chars = _size(instance) if size is None else size
+        an_item, a_char = self._most
+        return items * an_item + chars * a_char <= _MAX_NS
+
     def _errors(self, instance: Any) -> Iterable[jsonschema_rs.ValidationError]:
-        cost = self._graph.cost(instance)
-        if cost is not None and cost <= _MAX_EVALUATIONS_FOR_ALL_ERRORS:
+        try:
+            every, first = ErrorCounter(looks=_MAX_LOOKS).count(self._graph.node, instance)
+        except TooMuchError:
+            return ()
+        if every <= _MAX_ERRORS_NS:
             return self._validator.iter_errors(instance)
-        if cost is not None and cost <= _MAX_EVALUATIONS_FOR_FIRST_ERROR:
+        if first <= _MAX_ERRORS_NS:
             try:
                 self._validator.validate(instance)
             except jsonschema_rs.ValidationError as error:
@@ -132,19 +149,21 @@ class ArgumentSchema:
                 yield f"{_path(place) or 'arguments'}: got {given}, wanted {_wanted(kind, parent)}"
 
 
-def _has_items(value: Any, number: int) -> bool:
-    """Whether ``value`` has at least ``number`` items. Looks at no more than that."""
-    found = 0
+def _size(value: Any) -> tuple[int, int]:
+    items, chars = 1, 0
     waiting = [value]
     while waiting:
         value = waiting.pop()
-        found += 1
-        if isinstance(value, (dict, list)):
-            found += len(value)
-            if found >= number:
-                return True
-            waiting.extend(value.values() if isinstance(value, dict) else value)
-    return found >= number
+        if isinstance(value, str):
+            chars += len(value)
+        elif isinstance(value, dict):
+            items += 2 * len(value)
+            chars += sum(map(len, value))
+            waiting.extend(value.values())
+        elif isinstance(value, list):
+            items += len(value)
+            waiting.extend(value)
+    return items, chars
 
 
 def _follow(value: Any, path: Sequence[str | int]) -> Any:

@@ -1,26 +1,30 @@
-"""The shape of a JSON Schema: what stands in it, where its references lead, and what validating with it may cost.
+"""The shape of a JSON Schema: what stands in it, where its references lead, and what it applies to what.
 
 A validator cannot be interrupted, and some schemas make it run for ever: 30 definitions that each name the next one
-twice are 2 KB and 2^30 evaluations. So a schema is bounded when it is compiled, and where it is recursive or wide the
-evaluations of an instance are counted (each pair of sub-schema and value once, so counting is cheap) before they are
-done.
+twice are 2 KB and 2^30 evaluations. So a schema is bounded when it is compiled, and read into what its cost is counted
+with.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from rho_wasm.errors import SchemaInvalid
+from rho_wasm.schema_cost import CostNode
 from rho_wasm.untrusted import inert
 
 __all__ = ["SchemaGraph"]
 
-_DATA: Final = frozenset({"const", "default", "enum", "examples", "required", "type"})
-_MAPS: Final = frozenset({"$defs", "definitions", "dependentSchemas", "patternProperties", "properties"})
+_DATA: Final = frozenset({"const", "default", "dependentRequired", "enum", "examples", "required", "type"})
+_MAPS: Final = frozenset({"$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties"})
 _DEFINITIONS: Final = frozenset({"$defs", "definitions"})
-_OF_ELEMENTS: Final = frozenset({"additionalItems", "contains", "items", "prefixItems", "unevaluatedItems"})
-_OF_VALUES: Final = frozenset({"additionalProperties", "patternProperties", "propertyNames", "unevaluatedProperties"})
+_APPLIED: Final = (
+    dict.fromkeys(("additionalItems", "contains", "items", "prefixItems", "unevaluatedItems"), "elements")
+    | dict.fromkeys(("additionalProperties", "unevaluatedProperties"), "others")
+    | {"anyOf": "branches", "oneOf": "branches", "patternProperties": "values", "propertyNames": "keys"}
+)
+"""What of a value a keyword applies its schemas to; every other one to the value itself."""
 
 # Draft 4 lets a plain ``id`` move what a reference means, so a graph of it cannot be trusted.
 _DRAFTS: Final = (
@@ -36,14 +40,7 @@ _MAX_NODES: Final = 5_000
 _MAX_PATTERN_CHARS: Final = 1_000
 _MAX_PATTERNS: Final = 200
 _MAX_WEIGHT: Final = 10_000
-_MAX_PAIRS: Final = 50_000
-_MAX_NESTED_PAIRS: Final = 400  # Python's stack holds twice that.
-
-
-class _Edge(NamedTuple):
-    keyword: str
-    name: str | None  # of the property, for ``properties``
-    target: Any
+_MAX_CHAIN: Final = 128
 
 
 class SchemaGraph:
@@ -54,9 +51,11 @@ class SchemaGraph:
         self._nodes = 0
         self._patterns = 0
         self._check(schema, 0)
+        self._known: dict[int, CostNode] = {}
+        self._inside: set[int] = set()
         self.recursive = False
-        self.weight = self._weigh(schema, {}, set())
-        """Evaluations of the whole schema with every reference followed once."""
+        self.node = self._node(schema)
+        self._weigh(self.node, {}, set())
 
     def _check(self, node: Any, depth: int) -> None:
         self._nodes += 1
@@ -109,70 +108,48 @@ class SchemaGraph:
             raise SchemaInvalid(f"the $ref {shown!r} does not lead to a schema")
         return node
 
-    def _edges(self, node: Mapping[str, Any]) -> Iterator[_Edge]:
-        for keyword, value in node.items():
-            if keyword == "$ref" and type(value) is str:
-                yield _Edge(keyword, None, self._resolve(value))
-            elif keyword in _DATA or keyword in _DEFINITIONS:
-                continue
-            elif isinstance(value, Mapping):
-                if keyword in _MAPS:
-                    yield from (_Edge(keyword, name, target) for name, target in value.items())
-                else:
-                    yield _Edge(keyword, None, value)
-            elif isinstance(value, (list, tuple)):
-                yield from (_Edge(keyword, None, target) for target in value)
+    def _node(self, schema: Any) -> CostNode:
+        key = id(schema)
+        if key in self._known:
+            self.recursive = self.recursive or key in self._inside
+            return self._known[key]
+        node = self._known[key] = CostNode()
+        if not isinstance(schema, Mapping):
+            node.assertions = int(schema is False)
+            return node
+        if len(self._inside) > _MAX_CHAIN:
+            raise SchemaInvalid(f"its references lead more than {_MAX_CHAIN} schemas deep")
+        node.read(schema)
+        self._inside.add(key)
+        for keyword, value in schema.items():
+            if keyword == "properties" and isinstance(value, Mapping):
+                node.properties = {name: self._node(target) for name, target in value.items()}
+            else:
+                children: list[CostNode] = getattr(node, _APPLIED.get(keyword, "here"))
+                children.extend(self._node(target) for target in self._targets(keyword, value))
+        self._inside.discard(key)
+        return node
 
-    def _weigh(self, node: Any, known: dict[int, int], inside: set[int]) -> int:
-        if not isinstance(node, Mapping):
+    def _targets(self, keyword: str, value: Any) -> Iterator[Any]:
+        if keyword == "$ref" and type(value) is str:
+            yield self._resolve(value)
+        elif keyword in _DATA or keyword in _DEFINITIONS:
+            return
+        elif isinstance(value, Mapping):
+            if keyword in _MAPS:
+                yield from value.values()
+            else:
+                yield value
+        elif isinstance(value, (list, tuple)):
+            yield from value
+
+    def _weigh(self, node: CostNode, known: dict[CostNode, int], inside: set[CostNode]) -> int:
+        if node in inside:
             return 1
-        if id(node) in inside:
-            self.recursive = True
-            return 1
-        if id(node) not in known:
-            inside.add(id(node))
-            known[id(node)] = 1 + sum(self._weigh(edge.target, known, inside) for edge in self._edges(node))
-            inside.discard(id(node))
-        if known[id(node)] > _MAX_WEIGHT:
+        if node not in known:
+            inside.add(node)
+            known[node] = 1 + sum(self._weigh(child, known, inside) for child in node.children())
+            inside.discard(node)
+        if known[node] > _MAX_WEIGHT:
             raise SchemaInvalid(f"its references unfold to more than {_MAX_WEIGHT} schemas")
-        return known[id(node)]
-
-    def cost(self, instance: Any) -> int | None:
-        """Evaluations that validating ``instance`` may take; None if counting them alone is too much."""
-        try:
-            return self._cost(self._root, instance, {}, set())
-        except OverflowError:
-            return None
-
-    def _cost(self, node: Any, instance: Any, known: dict[tuple[int, int], int], inside: set[tuple[int, int]]) -> int:
-        if not isinstance(node, Mapping):
-            return 1
-        pair = (id(node), id(instance))
-        if pair in inside:
-            return 1
-        if pair not in known:
-            if len(known) > _MAX_PAIRS or len(inside) > _MAX_NESTED_PAIRS:
-                raise OverflowError
-            inside.add(pair)
-            total = 1
-            for edge in self._edges(node):
-                for part in _parts(edge, instance):
-                    total += self._cost(edge.target, part, known, inside)
-            inside.discard(pair)
-            known[pair] = total
-        return known[pair]
-
-
-def _parts(edge: _Edge, instance: Any) -> Iterator[Any]:
-    """The parts of ``instance`` that the schema at the end of ``edge`` is applied to."""
-    if edge.keyword == "properties":
-        if isinstance(instance, dict) and edge.name in instance:
-            yield instance[edge.name]
-    elif edge.keyword in _OF_VALUES:
-        if isinstance(instance, dict):
-            yield from instance.values()
-    elif edge.keyword in _OF_ELEMENTS:
-        if isinstance(instance, list):
-            yield from instance
-    else:
-        yield instance
+        return known[node]

@@ -102,8 +102,8 @@ def test_a_key_that_is_no_plain_name_is_quoted() -> None:
 
 def test_of_many_errors_in_large_arguments_the_first_is_told() -> None:
     schema = ArgumentSchema({"properties": {"rows": {"items": {"type": "string"}}}})
-    assert schema.problems({"rows": [1] * 5_000}) == ("rows[0]: got the integer 1, wanted a string",)
-    assert schema.problems({"rows": [1] * 100_000}) == ("arguments: they do not match the tool's schema",)
+    assert schema.problems({"rows": [1] * 1_000}) == ("rows[0]: got the integer 1, wanted a string",)
+    assert schema.problems({"rows": [1] * 40_000}) == ("arguments: they do not match the tool's schema",)
 
 
 def test_formats_are_annotations() -> None:
@@ -233,7 +233,7 @@ def test_a_reference_means_the_schema_itself_whatever_its_id_says() -> None:
 
 def test_a_pattern_takes_linear_time() -> None:
     schema = ArgumentSchema({"properties": {"a": {"pattern": "^(a+)+$"}, "b": {"pattern": "(x+x+)+y"}}})
-    assert len(schema.problems({"a": "a" * 100_000 + "b", "b": "x" * 100_000})) == 2
+    assert len(schema.problems({"a": "a" * 20_000 + "b", "b": "x" * 20_000})) == 2
 
 
 def test_definitions_that_double_are_refused() -> None:
@@ -241,6 +241,10 @@ def test_definitions_that_double_are_refused() -> None:
     with pytest.raises(SchemaInvalid, match="unfold"):
         ArgumentSchema({"$defs": chain | {"d40": {}}, "$ref": "#/$defs/d0"})
 
+
+REFUSED = (
+    "arguments: they nest too deeply, are too many or too long to be checked against the tool's schema and its patterns"
+)
 
 DOUBLING = [
     {"allOf": [{"properties": {"a": {"$ref": "#"}}}, {"properties": {"a": {"$ref": "#"}}}]},
@@ -258,9 +262,7 @@ def test_a_recursive_schema_that_doubles_at_each_level_does_not_hang(schema: dic
     value: Any = {}
     for _ in range(63):
         value = {"a": value}
-    assert ArgumentSchema(schema).problems(value) == (
-        "arguments: they nest too deeply, or are too many, to be checked against the tool's schema",
-    )
+    assert ArgumentSchema(schema).problems(value) == (REFUSED,)
 
 
 @pytest.mark.parametrize("schema", [{"$ref": "#"}, {"allOf": [{"$ref": "#"}]}, {"not": {"not": {"$ref": "#"}}}])
@@ -297,3 +299,132 @@ def test_a_wide_schema_is_not_run_over_many_items() -> None:
     schema = ArgumentSchema({"properties": {"a": {"items": {"allOf": [{"minimum": n} for n in range(1_000)]}}}})
     assert schema.problems({"a": [5_000] * 100}) == ()
     assert "too many" in schema.problems({"a": [5_000] * 50_000})[0]
+
+
+def test_references_in_a_long_chain_are_refused() -> None:
+    chain = {f"d{n}": {"$ref": f"#/$defs/d{n + 1}"} for n in range(1_000)}
+    with pytest.raises(SchemaInvalid, match="128 schemas deep"):
+        ArgumentSchema({"$defs": chain | {"d1000": {}}, "$ref": "#/$defs/d0"})
+
+
+def test_a_wide_schema_costs_what_the_arguments_have_not_what_it_names() -> None:
+    schema = ArgumentSchema({"properties": {"a": {"items": {"properties": {f"k{n}": True for n in range(4_000)}}}}})
+    assert schema.problems({"a": [{} for _ in range(20_000)]}) == ()
+    assert schema.problems({"a": [{f"k{n}": n} for n in range(20_000)]}) == ()
+
+
+def elements(schema: Any) -> dict[str, Any]:
+    return {"properties": {"a": {"items": schema}}}
+
+
+def nested(levels: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {}
+    for _ in range(levels):
+        schema = {"allOf": [schema], "unevaluatedProperties": {}}
+    return schema
+
+
+SLOW = "[ab]*(a[ab]{200}c|.)*$"
+MANY = {f"k{n}": n for n in range(20_000)}
+
+COSTLY: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = [
+    ("one slow pattern", {"properties": {"a": {"pattern": SLOW}}}, {"a": "ab" * 100}, {"a": "ab" * 50_000}),
+    (
+        "ten slow patterns",
+        {"properties": {"a": {"allOf": [{"pattern": f"^[ab]*(a[ab]{{{200 + n}}}c|.)*$"} for n in range(10)]}}},
+        {"a": "ab" * 20},
+        {"a": "ab" * 500_000},
+    ),
+    (
+        "a slow pattern for texts",
+        elements({"pattern": SLOW}),
+        {"a": ["ab"]},
+        {"a": ["ab" * 9 + str(n) for n in range(900)]},
+    ),
+    ("a slow pattern for keys", {"propertyNames": {"pattern": SLOW}}, {"ab": 1}, {"ab" * 50_000: 1}),
+    ("a slow pattern of keys", {"patternProperties": {SLOW: {}}}, {"ab": 1}, {"ab" * 50_000: 1}),
+    ("many patterns of keys", {"patternProperties": {f"[a-c]+q{n}$": {} for n in range(200)}}, {"k": 1}, MANY),
+    ("fractions", elements({"multipleOf": 1e-300}), {"a": [1e-300] * 9}, {"a": [1.7e308 - n for n in range(2_000)]}),
+    (
+        "choices that are lists",
+        elements({"enum": [[n] for n in range(2_000)]}),
+        {"a": [[7]]},
+        {"a": [[7] for _ in range(2_000)]},
+    ),
+    (
+        "a large constant",
+        elements({"const": [0] * 4_000}),
+        {"a": [[0] * 4_000]},
+        {"a": [[0] * 4_000 for _ in range(200)]},
+    ),
+    (
+        "elements that differ at the end",
+        {"properties": {"a": {"uniqueItems": True}}},
+        {"a": [[n] for n in range(14)]},
+        {"a": [[*range(6_000), n] for n in range(14)]},
+    ),
+    ("unevaluated keys at every level", nested(8), {}, MANY),
+    (
+        "required names",
+        elements({"allOf": [{"required": [f"k{n}" for n in range(40)]}] * 100}),
+        {"a": [{f"k{n}": n for n in range(40)}]},
+        {"a": [{f"k{n}": n for n in range(40)} for _ in range(100)]},
+    ),
+    (
+        "dependent schemas",
+        elements({"dependentSchemas": {f"k{n}": {"maxProperties": 9} for n in range(900)}}),
+        {"a": [{"k1": 1}]},
+        {"a": [{"k1": n} for n in range(2_000)]},
+    ),
+    (
+        "conditions",
+        elements({"if": {"allOf": [{"minimum": n} for n in range(900)]}, "then": {}}),
+        {"a": [1]},
+        {"a": [1] * 9_000},
+    ),
+    (
+        "contained",
+        {"properties": {"a": {"allOf": [{"contains": {"not": {"const": n}}} for n in range(900)]}}},
+        {"a": [-1]},
+        {"a": [-1] * 9_000},
+    ),
+]
+
+
+@pytest.mark.parametrize(("schema", "few", "many"), [case[1:] for case in COSTLY], ids=[case[0] for case in COSTLY])
+def test_what_would_take_long_is_refused_before_it_is_done(
+    schema: dict[str, Any], few: dict[str, Any], many: dict[str, Any]
+) -> None:
+    compiled = ArgumentSchema(schema)
+    assert compiled.problems(few) == ()
+    assert compiled.problems(many) == (REFUSED,)
+
+
+def test_simple_patterns_are_for_long_texts_and_many() -> None:
+    schema = ArgumentSchema(
+        {"additionalProperties": {"anyOf": [{"pattern": "^[a-z]+$"}, {"items": {"pattern": "^[a-z]{1,64}$"}}]}}
+    )
+    assert schema.problems({"long": "a" * 1_000_000}) == ()
+    assert schema.problems({"many": ["name"] * 20_000}) == ()
+
+
+@pytest.mark.parametrize(
+    ("schema", "arguments", "lines"),
+    [
+        ({"allOf": [{"required": ["q"]}] * 100}, {"x": list(range(30_000))}, 1),
+        ({"anyOf": [{"required": ["q"]}] * 100}, {"x": list(range(3_000))}, 1),
+        (elements({"enum": ["x" * 1_000] * 60}), {"a": [1] * 2_000}, 1),
+        (elements({"enum": [n + 0.25 for n in range(4_000)]}), {"a": [1.5] * 32}, 1),
+        (elements({"required": [f"k{n}" for n in range(60)]}), {"a": [{} for _ in range(99)]}, 1),
+    ],
+)
+def test_errors_that_take_long_to_make_are_not_made(
+    schema: dict[str, Any], arguments: dict[str, Any], lines: int
+) -> None:
+    assert len(ArgumentSchema(schema).problems(arguments)) == lines
+
+
+def test_the_size_that_the_caller_knows_decides_as_the_arguments_do() -> None:
+    schema = ArgumentSchema({"properties": {"a": {"pattern": SLOW}}})
+    assert schema.problems({"a": "ab"}, size=(3, 3)) == ()
+    assert schema.problems({"a": "ab" * 50_000}, size=(3, 100_001)) == (REFUSED,)
