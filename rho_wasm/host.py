@@ -25,6 +25,7 @@ from rho_wasm.sandbox import NativeCache, Sandbox
 from rho_wasm.sources import ToolSource
 from rho_wasm.toolchains import build
 from rho_wasm.tools import Tool
+from rho_wasm.untrusted import type_name
 
 __all__ = ["Host"]
 
@@ -75,6 +76,10 @@ class Host:
 
         Raises :class:`rho_wasm.errors.PolicyError` and :class:`rho_wasm.errors.StoreError`: then nothing was started.
         """
+        if limits is not None and not isinstance(limits, HostLimits | Limits):
+            raise TypeError(f"limits are Limits or HostLimits, not a {type_name(limits)}")
+        if not callable(gate):
+            raise TypeError(f"a gate is a function (call, context), not a {type_name(gate)}")
         loaded = policy if isinstance(policy, Policy) else Policy() if policy is None else Policy.load(policy)
         bounds = HostLimits(call=limits) if isinstance(limits, Limits) else limits or HostLimits()
         opened = store if isinstance(store, Store) else await anyio.to_thread.run_sync(Store.open, store)

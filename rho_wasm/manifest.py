@@ -1,4 +1,4 @@
-"""The manifest: what a module says of its tools, in one custom section, read without running anything (abi.md).
+"""The manifest: what a module says of its tools, in one custom section, read without running it (guest_sdk/ABI.md).
 
 The models hold the shapes of the CDDL exactly; what depends on a host's limits is checked by :meth:`Manifest.decode`
 and :meth:`Manifest.from_json`. Whoever wrote it is not trusted: a model reads every text in here.
@@ -53,6 +53,8 @@ def _safe_text(text: str) -> str:
 def _safe_name(name: str) -> str:
     if not 0 < len(name) <= _MAX_NAME_CHARS:
         raise ValueError(f"must have 1 to {_MAX_NAME_CHARS} characters")
+    if not name.isprintable():
+        raise ValueError("must be one line of characters that a reader sees")
     return _safe_text(name)
 
 
@@ -64,20 +66,25 @@ def _tool_name(name: str) -> str:
     return name
 
 
-def _schema(value: object) -> FrozenMap:
+def _any_schema(value: object) -> FrozenMap:
+    return _schema(value, of_arguments=False)
+
+
+def _schema(value: object, *, of_arguments: bool = True) -> FrozenMap:
     schema = frozen_map(value)
     for path, text in _texts(schema):
         if (found := unsafe_characters(text)) is not None:
             raise ValueError(f"{path}: has {found}, which a reader would not see")
     try:
-        ArgumentSchema(schema)
+        ArgumentSchema(schema, of_arguments=of_arguments)
     except SchemaInvalid as error:
         raise ValueError(str(error)) from None
     return schema
 
 
 PlainMap = Annotated[Mapping[str, Any], PlainValidator(frozen_map)]
-SchemaMap = Annotated[Mapping[str, Any], PlainValidator(_schema)]
+InputSchema = Annotated[Mapping[str, Any], PlainValidator(_schema)]
+OutputSchema = Annotated[Mapping[str, Any], PlainValidator(_any_schema)]
 SafeName = Annotated[StrictStr, AfterValidator(_safe_name)]
 
 
@@ -137,8 +144,8 @@ class ToolDeclaration(_Frozen):
 
     name: Annotated[StrictStr, AfterValidator(_tool_name)]
     description: Annotated[StrictStr, AfterValidator(_safe_text)]
-    input_schema: SchemaMap
-    output_schema: SchemaMap | None = None
+    input_schema: InputSchema
+    output_schema: OutputSchema | None = None
     timeout_ms: Annotated[int, Field(strict=True, gt=0, lt=2**63)] | None = None
     read_only: StrictBool | None = None
     destructive: StrictBool | None = None

@@ -38,6 +38,16 @@ def assistant_message(given: Any) -> Message:
     return {**given, "role": "assistant", "content": given.get("content") or "", "tool_calls": calls}
 
 
+def _message(given: object) -> Message:
+    if not isinstance(given, Mapping):
+        raise TypeError(f"a message is a map with a role, not a {type_name(given)}")
+    if not isinstance(given.get("role"), str):
+        raise ValueError("a message has a role: user, system, assistant or tool")
+    if given["role"] == "tool" and not isinstance(given.get("tool_call_id"), str):
+        raise ValueError("a tool's message has the tool_call_id that it answers")
+    return assistant_message(given) if given["role"] == "assistant" else dict(given)
+
+
 def _call(given: Any) -> ToolCall:
     if isinstance(given, Mapping):
         missing = [key for key in ("id", "name") if key not in given]
@@ -75,8 +85,11 @@ def _is_question(message: Mapping[str, Any]) -> bool:
 
 
 def settled(messages: Iterable[Mapping[str, Any]]) -> list[Message]:
-    """A copy in which each question that a later tool message of the same call answers is gone."""
-    copied = [assistant_message(one) if one.get("role") == "assistant" else dict(one) for one in messages]
+    """A copy in which each question that a later tool message of the same call answers is gone.
+
+    Raises TypeError or ValueError for what is no list of messages: the host's fault, before anything runs.
+    """
+    copied = [_message(one) for one in messages]
     kept: list[Message] = []
     answers: set[str] = set()
     for message in reversed(copied):

@@ -556,3 +556,9 @@ def test_a_retry_is_a_whole_number_of_tries(times: Any) -> None:
 
 def test_an_outcome_without_a_word_of_the_assistant_has_no_text() -> None:
     assert LoopOutcome(status="ready", messages=[dict(USER)]).text == ""
+
+
+@pytest.mark.parametrize("messages", ["hi", [7], [{"rol": "user"}], [{"role": "tool", "content": "x"}]])
+async def test_what_is_no_list_of_messages_is_the_hosts_fault_and_says_so(messages: Any) -> None:
+    with pytest.raises((TypeError, ValueError), match="message"):
+        await loop_of(Model()).run(messages)

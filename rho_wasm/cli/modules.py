@@ -30,11 +30,12 @@ from rho_wasm.dynamic.strikes import Quarantine
 from rho_wasm.errors import Corrupt, ModuleRejected, StoreError
 from rho_wasm.events import Event, GenerationSwitched, StrikeCounted, ToolQuarantined
 from rho_wasm.host import Host
-from rho_wasm.limits import MIB
+from rho_wasm.limits import MIB, HostLimits
 from rho_wasm.offered import ToolSnapshot
 from rho_wasm.plain import jsonable
 from rho_wasm.results import ToolResult
 from rho_wasm.sandbox.admission import Admitted, admit
+from rho_wasm.sandbox.compile import validate
 from rho_wasm.untrusted import inert
 
 __all__ = ["add_to"]
@@ -96,7 +97,7 @@ def inspect_file(
     module: Annotated[Path, typer.Argument(metavar="OUT.wasm", help="A built module.")],
     as_json: JsonOption = False,
 ) -> int:
-    """Say what a module is, without running or compiling it. Exit code 3 where no host would take it."""
+    """Say what a module is, without running or compiling it, and whether a host would take it (else exit code 3)."""
     output = Output(as_json=as_json)
     data = read_bytes(module, limit=64 * MIB)
     artifact = Artifact.from_wasm(data)
@@ -105,6 +106,8 @@ def inspect_file(
     admitted: Admitted | None = None
     try:
         admitted = admit(data)
+        found, limits = admitted, HostLimits()
+        anyio.run(lambda: validate(found.code, names=found.names, code_bytes=found.code_bytes, limits=limits))
     except ModuleRejected as error:
         problem = error
     manifest = artifact.manifest
@@ -116,7 +119,7 @@ def inspect_file(
         "imports": imports,
         "exports": exports,
         "memory_min_bytes": admitted.memory_min_bytes if admitted else None,
-        "admitted": problem is None,
+        "accepted": problem is None,
     }
     if problem is not None:
         told["error"] = problem.as_json()
@@ -132,7 +135,7 @@ def inspect_file(
             output.say(f"      {name}: {kind}, {required}")
         output.say(f"      {len(tool.examples)} examples", style="dim")
     output.table(["section", "bytes"], [(name, f"{size:,}") for name, size in sizes])
-    if admitted is not None:
+    if admitted is not None and problem is None:
         output.say("imports  ", ", ".join(imports) or "none")
         output.say("exports  ", ", ".join(exports))
         output.say(f"memory   {admitted.memory_min_bytes:,} bytes at the start")
@@ -177,7 +180,10 @@ def call(
         # A store of its own that ends with the call; its name may be a core one, so there are no core tools beside it.
         rules = policy_of(policy).without_gates()
         async with Host.open(":memory:", core=[], policy=rules) as host:
+            # Loaded by itself first, so that a refusal speaks of the module and not of a generation.
+            held = await host.sandbox.load(artifact.wasm)
             await host.source.activate(await host.source.stage(add=[artifact], author="call"))
+            held.close()
             tool = host.source.lookup(second)
             assert tool is not None
             return await host.runner.run(

@@ -274,9 +274,7 @@ def pardon(
     output = Output(as_json=as_json)
     ended = _with_host(store, policy, lambda host: host.source.pardon(tool))
     output.object({"pardoned": [each.as_json() for each in ended]})
-    output.say(
-        f"pardoned versions of {tool}: {len(ended)}" if ended else f"{tool}: nothing was quarantined"
-    )
+    output.say(f"pardoned versions of {tool}: {len(ended)}" if ended else f"{tool}: nothing was quarantined")
     return 0
 
 

@@ -65,7 +65,7 @@ def test_an_output_that_cannot_be_written_leaves_no_part_of_it(command: Command,
 def test_inspect_tells_what_a_module_is_without_running_it(command: Command) -> None:
     code, answer = command("inspect", str(fixture("log_flood.wasm")))
     assert code == 0
-    assert answer["admitted"] is True
+    assert answer["accepted"] is True
     assert answer["imports"] == ["rho.log"]
     assert set(answer["exports"]) >= {"memory", "rho_alloc", "rho_call"}
     assert answer["manifest"]["tools"][0]["name"] == "log_flood"
@@ -231,3 +231,13 @@ def test_a_language_that_is_unknown_is_wrong_usage(command: Command, own_folder:
 def test_arguments_that_nest_without_end_are_wrong_usage(command: Command, own_folder: Path) -> None:
     (own_folder / "deep.json").write_text("[" * 100_000)
     assert command("call", ECHO, "echo", "-a", "@deep.json")[0] == 2
+
+
+def test_an_invalid_module_is_refused_by_inspect_and_call_alike(command: Command, own_folder: Path) -> None:
+    valid = fixture("echo.wasm").read_bytes()
+    invalid = valid.replace(b"\x20\x00", b"\x20\x7f", 1)  # a local that is not there
+    assert invalid != valid
+    (own_folder / "bad.wasm").write_bytes(invalid)
+    for verb in (["inspect", "bad.wasm"], ["call", "bad.wasm", "echo"]):
+        code, answer = command(*verb)
+        assert (code, answer["error"]["type"], answer["error"]["reason"]) == (3, "ModuleRejected", "invalid")
