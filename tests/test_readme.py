@@ -26,7 +26,8 @@ class Block:
 
 
 def blocks() -> Iterator[Block]:
-    section, language, file, lines = "", "", "", None
+    section = language = file = ""
+    lines: list[str] | None = None
     for line in README.splitlines():
         if lines is not None:
             if line == "```":
