@@ -28,7 +28,7 @@ from rho_wasm.host_key import host_key
 from rho_wasm.limits import HostLimits
 from rho_wasm.sandbox.capi import library_path
 from rho_wasm.sandbox.config import EngineConfig
-from rho_wasm.sandbox.watch import VERSION as WATCH_VERSION
+from rho_wasm.sandbox.rewrite import VERSION as REWRITE_VERSION
 
 __all__ = ["CacheStatistics", "NativeCache", "native_key"]
 
@@ -42,7 +42,7 @@ _STALE_S = 3600
 
 def native_key(sha256: str, config: EngineConfig) -> str:
     """The name of a module's native code: the module, what made the code, and what it needs to run (hex)."""
-    parts = ("1", sha256, str(WATCH_VERSION), _wasmtime(), platform.machine(), _processor(), config.as_json())
+    parts = ("1", sha256, str(REWRITE_VERSION), _wasmtime(), platform.machine(), _processor(), config.as_json())
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 

@@ -19,8 +19,8 @@ from rho_wasm.sandbox.admission import Admitted, admit
 from rho_wasm.sandbox.cache import NativeCache, native_key
 from rho_wasm.sandbox.compile import CompileUnavailable, compile_native
 from rho_wasm.sandbox.module import GuestModule, NativeModule
+from rho_wasm.sandbox.rewrite import rewritten
 from rho_wasm.sandbox.runtime import Runtime
-from rho_wasm.sandbox.watch import watch_grows
 
 __all__ = ["Loader"]
 
@@ -97,7 +97,7 @@ class Loader:
                     return await anyio.to_thread.run_sync(self._link, admitted, cached)
                 except ValueError:
                     await anyio.to_thread.run_sync(self._cache.discard, key)
-        code = await anyio.to_thread.run_sync(watch_grows, admitted.code)
+        code = await anyio.to_thread.run_sync(rewritten, admitted.code)
         async with self._loop_state().compiling:
             compiled = await compile_native(
                 code,

@@ -22,7 +22,7 @@ class Linked:
     ``exports`` says which of the exports that the host asks for are there, and at which place each stands.
     """
 
-    __slots__ = ("_module", "address", "exports", "pre")
+    __slots__ = ("_module", "address", "exports", "overruns", "pre")
 
     def __init__(self, module: wasmtime.Module, pre: wasmtime.InstancePre, exports: Mapping[str, int]) -> None:
         self._module = module
@@ -30,6 +30,8 @@ class Linked:
         self.address = ctypes.cast(pre.ptr(), ctypes.c_void_p).value
         """Of ``pre``, for calls of C."""
         self.exports = exports
+        self.overruns = 0
+        """How often it held the event loop's thread for much longer than a slice."""
 
     @staticmethod
     def results(export: str) -> int:

@@ -245,3 +245,23 @@ async def test_a_large_request_and_a_large_answer_are_not_made_on_the_event_loop
         assert (await called(native, wasm, arguments={"many": answer})).result == Ok(answer)
     assert len(seen) == 2
     assert not any(on_loop for _, on_loop in seen)
+
+
+async def test_a_module_that_holds_the_event_loops_thread_again_and_again_is_taken_off_it(
+    native: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # No slice ends inside code that neither loops nor calls. What that costs depends on the machine: here, all is much.
+    monkeypatch.setattr("rho_wasm.sandbox.attempt._OVERRUN_CPU_MS", 0.0)
+    handed_over: list[object] = []
+    run = native._threads.run
+
+    async def counting(*given: Any) -> Any:
+        handed_over.append(given)
+        return await run(*given)
+
+    monkeypatch.setattr(native._threads, "run", counting)
+    wasm = answering({"ok": 1})
+    with await native.load(wasm):
+        for expected in (0, 0, 0, 1, 2):
+            assert (await called(native, wasm)).result == Ok(1)
+            assert len(handed_over) == expected

@@ -11,7 +11,8 @@ from rho_wasm.results import Ok
 from rho_wasm.sandbox import Sandbox
 from rho_wasm.sandbox.abi import MANIFEST_SECTION
 from rho_wasm.sandbox.admission import admit
-from rho_wasm.sandbox.watch import GROW_REFUSED, watch_grows
+from rho_wasm.sandbox.rewrite import rewritten
+from rho_wasm.sandbox.watch import GROW_REFUSED
 from rho_wasm.wasm import with_custom
 from tests.sandbox.guests import ECHO, MEBIBYTE, answering, called, guest, run, wat
 from tests.sandbox.module_bytes import MANIFEST
@@ -68,7 +69,7 @@ async def test_a_table_cannot_grow_over_the_limit(sandbox: Sandbox) -> None:
 
 def test_a_module_without_grows_is_left_as_it_is() -> None:
     module = wat(ECHO)
-    assert watch_grows(module) is module
+    assert rewritten(module) is module
 
 
 def test_bytes_that_only_look_like_a_grow_are_left_as_they_are() -> None:
@@ -76,7 +77,7 @@ def test_bytes_that_only_look_like_a_grow_are_left_as_they_are() -> None:
     module = wat(
         "(drop (i32.const 0x40)) (block unreachable) (block $b (br_table $b $b (local.get $i))) (i64.const 64)"
     )
-    assert watch_grows(module) is module
+    assert rewritten(module) is module
 
 
 def test_grows_everywhere_are_watched_and_the_module_stays_valid() -> None:
@@ -88,7 +89,7 @@ def test_grows_everywhere_are_watched_and_the_module_stays_valid() -> None:
            (i64.extend_i32_u (memory.size))""",
         extra="(global $g (mut i32) (i32.const 5)) (func $other (result i32) (memory.grow (global.get $g)))",
     )
-    watched = watch_grows(module)
+    watched = rewritten(module)
     engine = wasmtime.Engine()
     wasmtime.Module.validate(engine, watched)
     store = wasmtime.Store(engine)
@@ -126,7 +127,7 @@ async def test_what_the_host_adds_never_makes_a_module_valid(sandbox: Sandbox, h
                  (func $f (result i32) (call $g (i32.const 0)))""",
     )
     assert module.count(honest) == 1
-    wasmtime.Module.validate(wasmtime.Engine(), watch_grows(module.replace(honest, past)))
+    wasmtime.Module.validate(wasmtime.Engine(), rewritten(module.replace(honest, past)))
     with pytest.raises(ModuleRejected) as refused:
         await sandbox.load(with_custom(module.replace(honest, past), MANIFEST_SECTION, MANIFEST))
     assert refused.value.reason == "invalid"
