@@ -5,27 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rho_wasm import envelope, plain
-from rho_wasm.errors import PlainError, TooLarge, ToolError
+from rho_wasm import envelope
+from rho_wasm.errors import ToolError
 from rho_wasm.results import HandlerResult
-from rho_wasm.sandbox.faults import CallFailed
+from rho_wasm.sandbox.crossing import as_tool_error, encode, encode_at_once, read_at_once
 from rho_wasm.sandbox.guest_call import GuestCall
 from rho_wasm.sandbox.module import Linked
 from rho_wasm.sandbox.runtime import Runtime
 from rho_wasm.sandbox.slices import SlicedCall
 from rho_wasm.sandbox.state import CallState, Elsewhere
-from rho_wasm.untrusted import type_name
 
 __all__ = ["Attempt"]
 
-_BYTES_AT_ONCE = 64 * 1024
-_ITEMS_AT_ONCE = 400
-"""Of a request or an answer that is encoded or decoded on the event loop's thread. An item takes up to 1 µs."""
 _OVERRUN_CPU_MS = 2.0
 _MAX_OVERRUNS = 3
 """So often a module may compute for so long in one slice before its calls go to a thread from the start. No slice ends
 inside code that neither loops nor calls, nor inside an instantiation: touching 6,500 pages so takes 17 ms."""
-_REQUEST_BOUNDS = {"bytes": "request_bytes", "depth": "depth", "items": "items"}
 
 
 class Attempt:
@@ -82,21 +77,15 @@ class Attempt:
         if self._runtime.way == "public" or self._linked.overruns >= _MAX_OVERRUNS:
             return None
         limits = self.call.state.limits
-        try:
-            self._data = plain.encode(
-                self._request,
-                max_bytes=min(limits.request_bytes, _BYTES_AT_ONCE),
-                max_depth=limits.depth,
-                max_items=min(limits.items, _ITEMS_AT_ONCE),
-            )
-        except PlainError:
-            return None  # The thread encodes it within the bounds that it really has, and says what was wrong.
+        self._data = encode_at_once(self._request, limits=limits)
+        if self._data is None:
+            return None
         result: HandlerResult | ToolError | None
         try:
             self._answer = self._one_slice(self._data)
-            result = None if self._answer is None else self._small(self._answer)
+            result = None if self._answer is None else read_at_once(self._answer, limits=limits)
         except Exception as error:
-            result = _as_tool_error(error, tool=self._tool, call=self.call)
+            result = as_tool_error(error, tool=self._tool, memory_refused=self.call.memory_refused)
         if result is None:
             return None
         if not self.call.state.log.short:
@@ -115,13 +104,10 @@ class Attempt:
             if answer is None and self._sliced is not None:
                 answer = self._sliced.rest()
             elif answer is None:
-                data = self._data or plain.encode(
-                    self._request, max_bytes=limits.request_bytes, max_depth=limits.depth, max_items=limits.items
-                )
-                answer = self.call.run(data)
+                answer = self.call.run(self._data or encode(self._request, limits=limits))
             return envelope.parse_answer(answer, limits=limits)
         except Exception as error:
-            return _as_tool_error(error, tool=self._tool, call=self.call)
+            return as_tool_error(error, tool=self._tool, memory_refused=self.call.memory_refused)
         finally:
             self.call.finish()
 
@@ -151,41 +137,3 @@ class Attempt:
         before = self.call
         before.state.error = None
         self.call = before.anew(self._make_state())
-
-    def _small(self, answer: bytes) -> HandlerResult | None:
-        """The result of a small answer; None for any other, and for one that is wrong."""
-        limits = self.call.state.limits
-        try:
-            value = plain.decode(
-                answer,
-                max_bytes=min(limits.answer_bytes, _BYTES_AT_ONCE),
-                max_depth=limits.depth,
-                max_items=min(limits.items, _ITEMS_AT_ONCE),
-            )
-        except PlainError:
-            return None
-        return envelope.read_answer(value, limits=limits)
-
-
-def _as_tool_error(error: Exception, *, tool: str, call: GuestCall) -> ToolError:
-    """What a call becomes that ended in ``error``."""
-    if isinstance(error, CallFailed):
-        return ToolError(
-            error.reason,
-            tool=tool,
-            detail=error.detail,
-            limit=error.limit,
-            value=error.value,
-            backtrace=error.trace,
-        )
-    if isinstance(error, envelope.Raised):
-        reason = "out_of_memory" if call.memory_refused else "handler_raised"
-        return ToolError(reason, tool=tool, detail=str(error), backtrace=error.trace)
-    if isinstance(error, envelope.BadAnswer):
-        return ToolError("bad_answer", tool=tool, detail=error.detail, limit=error.limit, value=error.value)
-    if isinstance(error, PlainError):
-        limit, value = (_REQUEST_BOUNDS[error.what], error.limit) if isinstance(error, TooLarge) else (None, None)
-        return ToolError("invalid_arguments", tool=tool, detail=str(error), limit=limit, value=value)
-    # A capability of the host's, or a bug of ours.
-    detail = f"a host function raised {type_name(error)}"
-    return ToolError("capability_fault", tool=tool, detail=detail, cause=error)

@@ -1,0 +1,79 @@
+"""Requests and answers between values and bytes: small ones on the event loop's thread, the others in a thread."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rho_wasm import envelope, plain
+from rho_wasm.errors import PlainError, TooLarge, ToolError
+from rho_wasm.limits import Limits
+from rho_wasm.results import HandlerResult
+from rho_wasm.sandbox.faults import CallFailed
+from rho_wasm.untrusted import type_name
+
+__all__ = ["as_tool_error", "encode", "encode_at_once", "read_at_once"]
+
+_BYTES_AT_ONCE = 64 * 1024
+_ITEMS_AT_ONCE = 400
+"""Of a request or an answer that is encoded or decoded on the event loop's thread. An item takes up to 1 µs."""
+_REQUEST_BOUNDS = {"bytes": "request_bytes", "depth": "depth", "items": "items"}
+
+
+def encode_at_once(request: Mapping[str, Any], *, limits: Limits) -> bytes | None:
+    """A small request's bytes. None for any other, and for one that is wrong: :func:`encode` says what was wrong."""
+    try:
+        return plain.encode(
+            request,
+            max_bytes=min(limits.request_bytes, _BYTES_AT_ONCE),
+            max_depth=limits.depth,
+            max_items=min(limits.items, _ITEMS_AT_ONCE),
+        )
+    except PlainError:
+        return None
+
+
+def encode(request: Mapping[str, Any], *, limits: Limits) -> bytes:
+    """A request's bytes within the bounds that it really has. Raises :class:`PlainError`."""
+    return plain.encode(request, max_bytes=limits.request_bytes, max_depth=limits.depth, max_items=limits.items)
+
+
+def read_at_once(answer: bytes, *, limits: Limits) -> HandlerResult | None:
+    """The result of a small answer. None for any other, and for bytes that are wrong: ``parse_answer`` says how.
+
+    Raises :class:`rho_wasm.envelope.BadAnswer` and :class:`rho_wasm.envelope.Raised`.
+    """
+    try:
+        value = plain.decode(
+            answer,
+            max_bytes=min(limits.answer_bytes, _BYTES_AT_ONCE),
+            max_depth=limits.depth,
+            max_items=min(limits.items, _ITEMS_AT_ONCE),
+        )
+    except PlainError:
+        return None
+    return envelope.read_answer(value, limits=limits)
+
+
+def as_tool_error(error: Exception, *, tool: str, memory_refused: bool) -> ToolError:
+    """What a call becomes that ended in ``error``. ``memory_refused``: ``memory.grow`` answered -1 in it."""
+    if isinstance(error, CallFailed):
+        return ToolError(
+            error.reason,
+            tool=tool,
+            detail=error.detail,
+            limit=error.limit,
+            value=error.value,
+            backtrace=error.trace,
+        )
+    if isinstance(error, envelope.Raised):
+        reason = "out_of_memory" if memory_refused else "handler_raised"
+        return ToolError(reason, tool=tool, detail=str(error), backtrace=error.trace)
+    if isinstance(error, envelope.BadAnswer):
+        return ToolError("bad_answer", tool=tool, detail=error.detail, limit=error.limit, value=error.value)
+    if isinstance(error, PlainError):
+        limit, value = (_REQUEST_BOUNDS[error.what], error.limit) if isinstance(error, TooLarge) else (None, None)
+        return ToolError("invalid_arguments", tool=tool, detail=str(error), limit=limit, value=value)
+    # A capability of the host's, or a bug of ours.
+    detail = f"a host function raised {type_name(error)}"
+    return ToolError("capability_fault", tool=tool, detail=detail, cause=error)
