@@ -159,18 +159,16 @@ async def test_a_build_is_stopped_by_the_clock_too() -> None:
     assert error.reason == "build_timeout"
 
 
-def build_folders() -> set[str]:
-    return {path.name for path in Path(tempfile.gettempdir()).glob("rho-build-*")}
-
-
-async def test_the_fresh_folder_is_gone_after_success_failure_and_cancellation() -> None:
-    before = build_folders()
+async def test_the_fresh_folder_is_gone_after_success_failure_and_cancellation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     await compiled(MINIMAL_C)
     await refusal("int x = ;")
     with anyio.move_on_after(0.2) as scope:
         await compiled(MACRO_BOMB)
     assert scope.cancelled_caught
-    assert build_folders() <= before
+    assert list(tmp_path.iterdir()) == []
 
 
 async def test_builds_run_side_by_side() -> None:
