@@ -166,17 +166,16 @@ class FiberInstance:
         yield from self._until_done(
             instantiate_async(self._linked.address, self._context, frame.instance, frame.trap_at, frame.error_at)
         )
-        index = self._linked.exports[MEMORY]
-        export_nth(self._context, frame.instance, index, frame.name, frame.length, frame.memory)
+        place, _ = self._linked.exports[MEMORY]
+        export_nth(self._context, frame.instance, place, frame.name, frame.length, frame.memory)
         return 0
 
     def call(self, export: str, *arguments: int) -> Steps:
-        frame, linked = self._frame, self._linked
-        index = linked.exports[export]
-        export_nth(self._context, frame.instance, index, frame.name, frame.length, frame.export)
+        frame = self._frame
+        place, wanted = self._linked.exports[export]
+        export_nth(self._context, frame.instance, place, frame.name, frame.length, frame.export)
         for value, argument in zip(frame.values, arguments, strict=False):
             value.i32 = argument
-        wanted = linked.results(export)
         yield from self._until_done(
             func_call_async(
                 self._context,
@@ -201,11 +200,11 @@ class FiberInstance:
         return fuel_left(self._context, self._frame.fuel)
 
     def flag(self, export: str) -> bool:
-        index = self._linked.exports.get(export)
-        if index is None:
+        found = self._linked.exports.get(export)
+        if found is None:
             return False
         frame = self._frame
-        export_nth(self._context, frame.instance, index, frame.name, frame.length, frame.export)
+        export_nth(self._context, frame.instance, found[0], frame.name, frame.length, frame.export)
         global_get(self._context, frame.exported, frame.results)
         return bool(frame.result.of.i32)
 

@@ -40,6 +40,7 @@ HOST_BYTE_FUEL = 10
 CallSteps: TypeAlias = Generator[None, None, bytes]
 """A whole call. It yields where the guest was left, and must be run to its end or closed."""
 
+_RAISED = b"raised"
 _NAMES_AT_ONCE = 8 * 1024
 """Bytes of a module's names that are looked through on the event loop's thread, for a backtrace."""
 _MASK = 0xFFFF_FFFF
@@ -173,15 +174,18 @@ class GuestCall:
         self.state.answering = True
         packed = yield from instance.call(CALL, pointer, len(request))
         self.state.answering = False
-        if self._spent(instance) > limits.fuel:
+        # What host calls cost is not in the store's own fuel, which ends a guest by itself.
+        if self.state.charged and self._spent(instance) > limits.fuel:
             raise GuestTrap("out_of_fuel", limit="fuel", value=self.state.limits.fuel)
-        self.memory_refused = instance.flag(GROW_REFUSED)
         pointer, length = packed >> 32 & _MASK, packed & _MASK
         if length == 0:
             raise CallFailed("bad_answer", "the answer is empty")
         if length > limits.answer_bytes + limits.images_bytes:
             raise CallFailed("bad_answer", "the answer is too large", limit="answer_bytes", value=limits.answer_bytes)
-        return ctypes.string_at(self._inside(instance, pointer, length, "rho_call"), length)
+        answer = ctypes.string_at(self._inside(instance, pointer, length, "rho_call"), length)
+        if _RAISED in answer:  # Only of a handler that raised is it asked whether it did so for want of memory.
+            self.memory_refused = instance.flag(GROW_REFUSED)
+        return answer
 
     @staticmethod
     def _inside(instance: GuestInstance, pointer: int, length: int, who: str) -> int:

@@ -19,24 +19,27 @@ __all__ = ["GuestModule", "Linked", "NativeModule"]
 class Linked:
     """Native code with its imports resolved.
 
-    ``exports`` says which of the exports that the host asks for are there, and at which place each stands.
+    ``exports`` says which of the exports that the host uses are there, at which place each stands and how many results
+    it has: what is looked up once is not looked up at each call.
     """
 
-    __slots__ = ("_module", "address", "exports", "overruns", "pre")
+    __slots__ = ("_module", "address", "exports", "overruns", "owner", "pre")
 
-    def __init__(self, module: wasmtime.Module, pre: wasmtime.InstancePre, exports: Mapping[str, int]) -> None:
+    def __init__(
+        self, module: wasmtime.Module, pre: wasmtime.InstancePre, exports: Mapping[str, int], *, owner: object = None
+    ) -> None:
+        self.owner = owner
+        """What it was linked by, and can be run by; nothing else."""
         self._module = module
         self.pre = pre
         self.address = ctypes.cast(pre.ptr(), ctypes.c_void_p).value
         """Of ``pre``, for calls of C."""
-        self.exports = exports
+        self.exports = {
+            name: (place, len(EXPORT_TYPES[name].results) if name in EXPORT_TYPES else 0)
+            for name, place in exports.items()
+        }
         self.overruns = 0
         """How often it held the event loop's thread for much longer than a slice."""
-
-    @staticmethod
-    def results(export: str) -> int:
-        """How many results an exported function of the ABI has. Its type was checked when it was linked."""
-        return len(EXPORT_TYPES[export].results)
 
     def close(self) -> None:
         self.pre.close()

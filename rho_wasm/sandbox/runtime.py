@@ -74,7 +74,7 @@ class Runtime:
             module = wasmtime.Module.deserialize(self.engine, native)
         except wasmtime.WasmtimeError:
             raise ValueError("native code of another wasmtime, configuration or processor") from None
-        return Linked(module, self._linker.instantiate_pre(module), _checked_exports(module))
+        return Linked(module, self._linker.instantiate_pre(module), _checked_exports(module), owner=self)
 
     def instance(self, linked: Linked, *, call_id: int, limits: Limits, slice_ends: float | None) -> GuestInstance:
         """A store for one call. ``slice_ends`` is None for one on its thread's own stack."""

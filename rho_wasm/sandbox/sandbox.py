@@ -117,31 +117,33 @@ class Sandbox:
         On the native way the guest runs on the event loop's thread for at most a slice (0.5 ms), and a call that is
         over by then pays for no thread.
 
-        ``meter`` gets fuel, times, log and backtrace, however the call ends. Raises :class:`ToolError`. Cancellation
-        stops the guest, and leaves once it is gone.
+        ``meter`` gets fuel, times, log and backtrace, however the call ends. Raises :class:`ToolError`, and ValueError
+        for a module that another sandbox loaded. Cancellation stops the guest, and leaves once it is gone.
         """
         self._check_open()
         label = name or tool
         native = module.held()
         try:
+            if native.linked.owner is not self._runtime:
+                raise ValueError("the module was loaded by another sandbox")
             if tool not in native.tools:
                 raise ToolError("not_found", tool=label, detail="the module has no tool of this name")
-            with meter.clock.paused():
-                slot = self._slots.take_now(label, limits.memory_bytes)
-                if slot is None:
+            slot = self._slots.take_now(label, limits.memory_bytes)
+            if slot is None:
+                with meter.clock.paused():
                     slot = await self._slots.take(label, limits.memory_bytes)
-                try:
-                    result = await self._in_slot(
-                        native,
-                        envelope.request(tool, dict(arguments), context=context),
-                        tool=label,
-                        limits=limits,
-                        meter=meter,
-                        # Only what the manifest declares is ever asked for.
-                        capabilities=capabilities if native.declared else None,
-                    )
-                finally:
-                    self._slots.give_back(slot)
+            try:
+                result = await self._in_slot(
+                    native,
+                    envelope.request(tool, dict(arguments), context=context),
+                    tool=label,
+                    limits=limits,
+                    meter=meter,
+                    # Only what the manifest declares is ever asked for.
+                    capabilities=capabilities if native.declared else None,
+                )
+            finally:
+                self._slots.give_back(slot)
         except Overloaded as full:
             raise ToolError("overloaded", tool=label, detail=full.detail, limit=full.limit, value=full.value) from None
         finally:
@@ -203,7 +205,8 @@ class Sandbox:
         if self._held_s >= SLICE_S:
             # Short calls in a row must not hold up all else that this thread does.
             self._held_s = 0.0
-            await anyio.lowlevel.checkpoint()
+            with meter.clock.paused():
+                await anyio.lowlevel.checkpoint()
         self._check_open()
         self._calls += 1
         attempt = Attempt(
@@ -220,7 +223,9 @@ class Sandbox:
             result = attempt.at_once()
             self._held_s += monotonic() - began
             if result is None:
-                result = await self._in_thread(attempt)
+                # The guest is held to its deadline where it runs.
+                with meter.clock.paused():
+                    result = await self._in_thread(attempt)
         finally:
             meter.at_once = stay.leave()
             call = attempt.call

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import sys
 from pathlib import Path
@@ -9,6 +10,8 @@ from pathlib import Path
 import pytest
 import wasmtime
 
+from rho_wasm.calls import CallClock, CallMeter
+from rho_wasm.errors import ToolError
 from rho_wasm.limits import Limits
 from rho_wasm.results import Ok
 from rho_wasm.sandbox import Sandbox
@@ -62,6 +65,45 @@ async def test_memory_does_not_grow_with_the_number_of_calls(sandbox: Sandbox) -
         for _ in range(120):
             await called(sandbox, TOUCHES_MEMORY, limits=Limits(memory_bytes=4 * MEBIBYTE))
         assert resident() - before < 30 * MEBIBYTE
+
+
+def descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+async def _many(sandbox: Sandbox, calls: int) -> tuple[int, int]:
+    """How much memory and how many descriptors more there are after ``calls`` calls; some are long, some trap."""
+    turns = "(local.tee $i (i32.add (local.get $i) (i32.const 1)))"
+    long = answering({"ok": 1}, before=f"(loop $l (br_if $l (i32.lt_u {turns} (i32.const 600000))))")
+    guests = [answering({"ok": 1})] * 40 + [TRAPS] * 4 + [long]
+    meter = CallMeter(CallClock(60_000))
+    before = (0, 0)
+    with contextlib.ExitStack() as stack:
+        modules = {wasm: stack.enter_context(await sandbox.load(wasm)) for wasm in guests}
+        for n in range(calls):
+            if n == calls // 4:
+                before = resident(), descriptors()
+            with contextlib.suppress(ToolError):
+                await sandbox.call(
+                    modules[guests[n % len(guests)]], tool="t", arguments={}, context={}, limits=Limits(), meter=meter
+                )
+        return resident() - before[0], descriptors() - before[1]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+async def test_thousands_of_calls_leave_neither_memory_nor_descriptors(sandbox: Sandbox) -> None:
+    memory, files = await _many(sandbox, 4_000)
+    assert memory < 4 * MEBIBYTE
+    assert files <= 0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+async def test_hundreds_of_thousands_of_calls_leave_neither_memory_nor_descriptors(sandbox: Sandbox) -> None:
+    memory, files = await _many(sandbox, 200_000)
+    assert memory < 8 * MEBIBYTE
+    assert files <= 0
 
 
 async def test_native_code_goes_with_the_last_who_holds_it(sandbox: Sandbox) -> None:

@@ -170,6 +170,12 @@ async def test_a_tool_that_the_module_does_not_have_is_not_found(sandbox: Sandbo
     assert (caught.value.reason, caught.value.tool) == ("not_found", "offered")
 
 
+async def test_a_module_of_another_sandbox_is_refused(sandbox: Sandbox, shared_cache: NativeCache, way: Way) -> None:
+    async with Sandbox(cache=shared_cache, way=way) as other:
+        with await other.load(SPIN) as module, pytest.raises(ValueError, match="another sandbox"):
+            await spin(sandbox, module)
+
+
 async def test_a_call_ends_on_the_module_that_it_began_on(sandbox: Sandbox) -> None:
     module = await sandbox.load(SPIN)
     with anyio.fail_after(SOON):
