@@ -168,7 +168,7 @@ async def test_the_fresh_folder_is_gone_after_success_failure_and_cancellation(
     with anyio.move_on_after(0.2) as scope:
         await compiled(MACRO_BOMB)
     assert scope.cancelled_caught
-    assert list(tmp_path.iterdir()) == []
+    assert [path async for path in anyio.Path(tmp_path).iterdir()] == []
 
 
 async def test_builds_run_side_by_side() -> None:
