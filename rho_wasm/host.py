@@ -65,6 +65,7 @@ class Host:
         limits: HostLimits | Limits | None = None,
         approve: Approve | None = None,
         on_event: OnEvent | None = None,
+        workers: int = 0,
     ) -> AsyncIterator[Host]:
         """A host on ``store``: a folder (made if it is not there), ``":memory:"``, or a :class:`Store`.
 
@@ -72,7 +73,8 @@ class Host:
         source, then ``sources`` in their order. ``gate`` is asked before each call. ``policy`` is a :class:`Policy` or
         the path of its TOML file; None is the default policy. ``limits`` bound the host, or, given :class:`Limits`,
         each call. ``approve`` answers the switch gate ``approval``. ``on_event`` hears every event, in the event
-        loop's thread. A :class:`Store` that was handed in stays open; everything else is closed at the end.
+        loop's thread. ``workers`` above 0 is how many processes run guests; else this process does. A :class:`Store`
+        that was handed in stays open; everything else is closed at the end.
 
         Raises :class:`rho_wasm.errors.PolicyError` and :class:`rho_wasm.errors.StoreError`: then nothing was started.
         """
@@ -85,7 +87,11 @@ class Host:
         opened = store if isinstance(store, Store) else await anyio.to_thread.run_sync(Store.open, store)
         try:
             async with (
-                Sandbox(limits=bounds, cache=NativeCache.default(max_bytes=bounds.compiled_cache_bytes)) as sandbox,
+                Sandbox(
+                    limits=bounds,
+                    cache=NativeCache.default(max_bytes=bounds.compiled_cache_bytes),
+                    workers=workers,
+                ) as sandbox,
                 DynamicSource(
                     opened,
                     sandbox,

@@ -7,6 +7,7 @@ it ends.
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import threading
 from collections import deque
@@ -26,6 +27,8 @@ except ModuleNotFoundError:  # anyio does without it, on asyncio alone
 
 __all__ = ["HostThreads", "HostThreadsStatistics", "NoThread", "Outcome"]
 
+_NO_THREAD_S = 0.005
+"""How often an event is looked at where no thread is left to wait for it."""
 _IDLE_S = 10.0
 """How long a thread without work waits for more before it ends."""
 
@@ -112,6 +115,16 @@ class HostThreads:
             raise
         assert job.outcome is not None
         return job.outcome
+
+    async def until(self, event: threading.Event) -> None:
+        """Waits until ``event`` is set, whoever cancels."""
+        while not event.is_set():
+            # asyncio's own cancel() gets through a shield, so it may take more than one try.
+            with anyio.CancelScope(shield=True), contextlib.suppress(anyio.get_cancelled_exc_class()):
+                try:
+                    await self.run(event.wait)
+                except NoThread:
+                    await anyio.sleep(_NO_THREAD_S)
 
     def _hand_over(self, job: _Job) -> None:
         try:

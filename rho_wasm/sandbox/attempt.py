@@ -63,6 +63,11 @@ class Attempt:
         self._result: HandlerResult | ToolError | None = None
         self.call = GuestCall(runtime, linked, make_state(), deadline_ms=deadline_ms)
 
+    @property
+    def used(self) -> GuestCall:
+        """What says what the call used and left behind."""
+        return self.call
+
     def cancel(self) -> None:
         """Stops the guest within a moment; :meth:`in_thread` then ends."""
         self.call.cancel()

@@ -88,10 +88,13 @@ def _checked(result: int) -> int:
 
 
 def _landlock(read: Sequence[str], write: Sequence[str]) -> None:
+    if sys.platform != "linux":
+        return
+    libc = _libc()
+    _checked(libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
     version = landlock_version()
     if version == 0:
         return
-    libc = _libc()
     everything = _FIRST_BITS | sum(bit for since, bit in _LATER_BITS.items() if version >= since)
     attributes = struct.pack("=QQQ", everything, _TCP if version >= 4 else 0, _SCOPES if version >= 6 else 0)
     size = 8 if version < 4 else 16 if version < 6 else 24
@@ -99,7 +102,6 @@ def _landlock(read: Sequence[str], write: Sequence[str]) -> None:
     for paths, rights in ((read, _READ), (write, everything)):
         for path in paths:
             _allow(libc, ruleset, path, rights & everything)
-    _checked(libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
     _checked(libc.syscall(_RESTRICT_SELF, ruleset, 0))
     os.close(ruleset)
 

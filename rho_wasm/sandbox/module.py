@@ -41,6 +41,10 @@ class Linked:
         self.overruns = 0
         """How often it held the event loop's thread for much longer than a slice."""
 
+    def native(self) -> bytes:
+        """The native code, for another process of this host."""
+        return bytes(self._module.serialize())
+
     def close(self) -> None:
         self.pre.close()
         self._module.close()

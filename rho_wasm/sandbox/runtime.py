@@ -40,11 +40,20 @@ class Runtime:
 
     Host functions are defined once, in one linker, and find their call by a number that the store carries: a host
     function that could reach a store would keep it alive for ever.
+
+    ``signals_based_traps``: None is wherever they can be. Native code runs only where it is what it was compiled for.
     """
 
-    def __init__(self, limits: HostLimits, *, way: Way = "public", ticker: TickerKind | None = None) -> None:
+    def __init__(
+        self,
+        limits: HostLimits,
+        *,
+        way: Way = "public",
+        ticker: TickerKind | None = None,
+        signals_based_traps: bool | None = None,
+    ) -> None:
         self.way: Way = way
-        self.config, self.engine, self._let_go = _make(limits, way)
+        self.config, self.engine, self._let_go = _make(limits, way, signals_based_traps)
         self._guard = FaultGuard(self.config)
         self.trampolines = Trampolines(self)
         self.ticker = Ticker(self.engine, kind=ticker)
@@ -149,13 +158,15 @@ class Runtime:
         return make
 
 
-def _make(limits: HostLimits, way: Way) -> tuple[EngineConfig, wasmtime.Engine, Callable[[], None]]:
+def _make(limits: HostLimits, way: Way, asked: bool | None) -> tuple[EngineConfig, wasmtime.Engine, Callable[[], None]]:
     """The configuration, an engine of it, and what to do once it is not needed any more."""
-    signals = enable_before_engine()
+    signals = enable_before_engine() if asked is not False else False
     config = guest_config(stack_bytes=limits.guest_stack_bytes, signals_based_traps=signals)
     engine, let_go = _engine(config, limits, way)
     if not signals or wasmtime_answers():
         return config, engine, let_go
+    if asked:
+        raise RuntimeError("faults of guests cannot be signals in this process")
     # faulthandler was enabled after somebody else's engine: the handler is not wasmtime's, and will not be again.
     let_go()
     config = guest_config(stack_bytes=limits.guest_stack_bytes, signals_based_traps=False)

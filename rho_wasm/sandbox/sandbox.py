@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from time import monotonic
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import anyio
 import anyio.lowlevel
@@ -31,19 +30,22 @@ from rho_wasm.sandbox.slots import Overloaded, Slots
 from rho_wasm.sandbox.state import CallState, Capabilities
 from rho_wasm.sandbox.ticker import TickerKind
 from rho_wasm.sandbox.ways import Way, choose_way
+from rho_wasm.sandbox.worker_call import WorkerCall
+from rho_wasm.sandbox.worker_process import Job
+from rho_wasm.sandbox.workers import WorkerPool
 
 __all__ = ["GuestModule", "Sandbox", "SandboxStatistics"]
-
-_NO_THREAD_S = 0.005
-"""How often a call is looked at where no thread is left to wait for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxStatistics:
     """A snapshot of one Sandbox."""
 
-    way: Way
-    """How calls reach wasmtime: ``native``, a short one on the event loop's thread, or ``public``, each in a thread."""
+    way: Way | Literal["process"]
+    """How calls reach wasmtime: ``native``, a short one on the event loop's thread, ``public``, each in a thread, or
+    ``process``, each in a worker process."""
+    workers: int
+    """Worker processes that were started and have not ended."""
     ticker: TickerKind
     signals_based_traps: bool
     calls: int
@@ -64,6 +66,10 @@ class Sandbox:
     ``limits`` bound the host; without a ``cache`` every process compiles for itself. ``way`` is how calls are made:
     None is what the environment variable RHO_WASM_WAY says, else ``native`` where this Python and this wasmtime bear
     it, else ``public``. Raises RuntimeError for ``native`` where it cannot be had, ValueError for no such way.
+
+    ``workers`` above 0 is how many processes run guests, one call at a time each: more calls a second of guests that
+    compute for longer than it takes to send them there (0.2 ms), and a fault of wasmtime's ends a worker and no host.
+    What calls come to is the same. A worker that dies by a signal is ``killed``, a crash of the call in it.
     """
 
     def __init__(
@@ -73,12 +79,16 @@ class Sandbox:
         cache: NativeCache | None = None,
         ticker: TickerKind | None = None,
         way: Way | None = None,
+        workers: int = 0,
     ) -> None:
         self.limits = limits = limits or HostLimits()
         self._cache = cache
-        self._runtime = Runtime(limits, way=choose_way(way), ticker=ticker)
+        chosen = choose_way(way)
+        # With workers this process only checks and hands on native code.
+        self._runtime = Runtime(limits, way="public" if workers else chosen, ticker=ticker)
+        self._pool = _pool(workers, self._runtime, limits, chosen, ticker) if workers else None
         self._loader = Loader(self._runtime, limits, cache)
-        self._slots = Slots(limits)
+        self._slots = Slots(_with_workers(limits, workers) if workers else limits)
         self._crowds = Crowds()
         self._threads = HostThreads(max_abandoned=2 * limits.max_concurrent_calls)
         self._running: dict[Attempt, threading.Event] = {}
@@ -159,7 +169,8 @@ class Sandbox:
 
     def statistics(self) -> SandboxStatistics:
         return SandboxStatistics(
-            way=self._runtime.way,
+            way=self._runtime.way if self._pool is None else "process",
+            workers=0 if self._pool is None else self._pool.alive,
             ticker=self._runtime.ticker.kind,
             signals_based_traps=bool(self._runtime.config["signals_based_traps"]),
             calls=self._calls,
@@ -179,10 +190,14 @@ class Sandbox:
         with anyio.CancelScope(shield=True):
             for attempt, ended in tuple(self._running.items()):
                 attempt.cancel()
-                await self._until(ended)
+                await self._threads.until(ended)
+            if self._pool is not None:
+                await self._pool.aclose()
             await anyio.to_thread.run_sync(self._runtime.close)
 
     async def __aenter__(self) -> Self:
+        if self._pool is not None:
+            await self._pool.fill()
         return self
 
     async def __aexit__(self, *exception: object) -> None:
@@ -209,31 +224,47 @@ class Sandbox:
                 await anyio.lowlevel.checkpoint()
         self._check_open()
         self._calls += 1
-        attempt = Attempt(
-            self._runtime,
-            native.linked,
-            partial(CallState, limits=limits, declared=native.declared, capabilities=capabilities, names=native.names),
-            request,
-            tool=tool,
-            deadline_ms=min(limits.deadline_ms, meter.clock.remaining_ms()),
-        )
+        deadline_ms = min(limits.deadline_ms, meter.clock.remaining_ms())
         stay = self._crowds.enter(native.sha256)
+        run: Attempt | WorkerCall
+        if self._pool is None:
+            run = Attempt(
+                self._runtime,
+                native.linked,
+                partial(
+                    CallState, limits=limits, declared=native.declared, capabilities=capabilities, names=native.names
+                ),
+                request,
+                tool=tool,
+                deadline_ms=deadline_ms,
+            )
+        else:
+            run = WorkerCall(
+                self._pool,
+                self._threads,
+                native,
+                request,
+                tool=tool,
+                limits=limits,
+                deadline_ms=deadline_ms,
+                capabilities=capabilities,
+            )
         try:
-            began = monotonic()
-            result = attempt.at_once()
-            self._held_s += monotonic() - began
-            if result is None:
-                # The guest is held to its deadline where it runs.
-                with meter.clock.paused():
-                    result = await self._in_thread(attempt)
+            return await (run.run() if isinstance(run, WorkerCall) else self._here(run))
         finally:
             meter.at_once = stay.leave()
-            call = attempt.call
-            meter.fuel_used = call.fuel_used
-            meter.guest_ms = call.guest_ms
-            meter.guest_cpu_ms = call.guest_cpu_ms
-            meter.log = call.log
-        return result
+            used = run.used
+            meter.fuel_used = used.fuel_used
+            meter.guest_ms = used.guest_ms
+            meter.guest_cpu_ms = used.guest_cpu_ms
+            meter.log = used.log
+
+    async def _here(self, attempt: Attempt) -> HandlerResult | ToolError:
+        """In this process: at once if that takes no longer than a slice, else in a thread."""
+        began = monotonic()
+        result = attempt.at_once()
+        self._held_s += monotonic() - began
+        return await self._in_thread(attempt) if result is None else result
 
     async def _in_thread(self, attempt: Attempt) -> HandlerResult | ToolError:
         self._running[attempt] = ended = threading.Event()
@@ -247,7 +278,7 @@ class Sandbox:
         except BaseException:
             # The guest is told to stop, and asked every few milliseconds whether it was. Nobody leaves before it.
             attempt.cancel()
-            await self._until(ended)
+            await self._threads.until(ended)
             raise
         finally:
             self._held_s = 0.0
@@ -257,14 +288,16 @@ class Sandbox:
         result: HandlerResult | ToolError = outcome.value
         return result
 
-    async def _until(self, ended: threading.Event) -> None:
-        while not ended.is_set():
-            # asyncio's own cancel() gets through a shield, so it may take more than one try.
-            with anyio.CancelScope(shield=True), contextlib.suppress(anyio.get_cancelled_exc_class()):
-                try:
-                    await self._threads.run(ended.wait)
-                except NoThread:
-                    await anyio.sleep(_NO_THREAD_S)
+
+def _with_workers(limits: HostLimits, workers: int) -> HostLimits:
+    """A call needs a worker, so more at once than there are workers wait."""
+    return limits.model_copy(update={"max_concurrent_calls": min(workers, limits.max_concurrent_calls)})
+
+
+def _pool(workers: int, runtime: Runtime, limits: HostLimits, way: Way, ticker: TickerKind | None) -> WorkerPool:
+    signals = bool(runtime.config["signals_based_traps"])
+    job = Job(limits=_with_workers(limits, 1), way=way, ticker=ticker, signals_based_traps=signals)
+    return WorkerPool(workers, job=job)
 
 
 def _work(attempt: Attempt, ended: threading.Event) -> HandlerResult | ToolError:

@@ -16,7 +16,11 @@ from rho_wasm.sandbox.config import EngineConfig
 from rho_wasm.sandbox.posix import fault_handler, handled_by
 from rho_wasm.sandbox.state import GuestTrap
 
-__all__ = ["FaultGuard", "enable_before_engine", "wasmtime_answers"]
+__all__ = ["FORKED", "FaultGuard", "enable_before_engine", "wasmtime_answers"]
+
+FORKED = "this process was forked: make a Sandbox of its own in it"
+"""Timers are not inherited, so nothing would stop a guest at its deadline; sockets are, and two would hear one worker.
+"""
 
 
 def wasmtime_answers() -> bool:
@@ -50,8 +54,7 @@ class FaultGuard:
     def check(self) -> None:
         """Raises :class:`GuestTrap` (``capability_fault``, the host's) where running a guest could kill the process."""
         if os.getpid() != self._process:
-            # Timers are not inherited: nothing would stop a guest at its deadline.
-            raise GuestTrap("capability_fault", "this process was forked: make a Sandbox of its own in it")
+            raise GuestTrap("capability_fault", FORKED)
         if self._handler is not None and fault_handler() != self._handler:
             raise GuestTrap(
                 "capability_fault",

@@ -1,0 +1,210 @@
+"""A worker process: runs guests for a host, one call at a time, told and heard through one socket.
+
+    python -I -c "... from rho_wasm.sandbox.worker import main; main()" '{"fd": 7, "limits": {...}, "way": ...}'
+
+It gets native code and requests and answers what guests answer. Before the first guest it shuts itself in: from then on
+it reads no file, writes none, opens no TCP connection and signals nobody outside (where the kernel has Landlock), so
+a guest that breaks out of WebAssembly finds itself before a second wall. It has one thread, which looks at the socket
+at every tick of the epoch while a guest runs: whatever is there then ends the call, and an end of file the process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+from rho_wasm import plain
+from rho_wasm.errors import CapabilityError
+from rho_wasm.limits import HostLimits, Limits
+from rho_wasm.sandbox import confine
+from rho_wasm.sandbox.faults import CallFailed
+from rho_wasm.sandbox.frames import HEAD, Ended, framed, largest_of_worker
+from rho_wasm.sandbox.guest_call import GuestCall
+from rho_wasm.sandbox.module import Linked
+from rho_wasm.sandbox.runtime import Runtime
+from rho_wasm.sandbox.slices import SlicedCall
+from rho_wasm.sandbox.state import CallState, Elsewhere, GuestTrap
+from rho_wasm.untrusted import type_name
+
+__all__ = ["main"]
+
+_TICKS = 1
+"""So often a guest is looked after: nobody else wants this process's interpreter."""
+
+
+def main() -> None:
+    """Serves until the host is gone."""
+    job = json.loads(sys.argv[1])
+    if job["way"] == "native":
+        # Imported before the walls go up.
+        from rho_wasm.sandbox import engines, fiber, native  # noqa: F401
+    line = _Line(socket.socket(fileno=job["fd"]))
+    confine.apply({"read": [], "write": []})
+    runtime = Runtime(
+        HostLimits.model_validate(job["limits"]),
+        way=job["way"],
+        ticker=job["ticker"],
+        signals_based_traps=job["signals_based_traps"],
+    )
+    line.say({"ready": os.getpid()})
+    _Worker(line, runtime).serve()
+
+
+class _Line:
+    """The socket to the host. Its end is this process's end."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._socket = connection
+
+    def say(self, message: Mapping[str, Any], *, max_bytes: int = 4_096) -> None:
+        try:
+            self._socket.sendall(framed(message, max_bytes=max_bytes))
+        except OSError:
+            _leave()
+
+    def hear(self) -> dict[str, Any]:
+        (length,) = HEAD.unpack(self._read(HEAD.size))
+        message: dict[str, Any] = plain.decode(self._read(length), max_bytes=length)
+        return message
+
+    def spoken_to(self) -> bool:
+        """Whether the host has said something that waits."""
+        try:
+            data = self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+        except OSError:
+            data = b""
+        if not data:
+            _leave()
+        return True
+
+    def _read(self, length: int) -> bytes:
+        data = bytearray()
+        while len(data) < length:
+            try:
+                piece = self._socket.recv(length - len(data))
+            except OSError:
+                _leave()
+            if not piece:
+                _leave()
+            data += piece
+        return bytes(data)
+
+
+class _LookedAfter(GuestCall):
+    """A call that the host may end by saying anything."""
+
+    line: _Line
+
+    def ask(self) -> int:
+        if self.line.spoken_to():
+            self.state.cancelled = True
+        return min(super().ask(), _TICKS)
+
+
+class _Module:
+    def __init__(self, linked: Linked, names: bytes, declared: frozenset[str]) -> None:
+        self.linked = linked
+        self.names = names
+        self.declared = declared
+
+
+class _Worker:
+    def __init__(self, line: _Line, runtime: Runtime) -> None:
+        self._line = line
+        self._runtime = runtime
+        self._modules: dict[str, _Module] = {}
+        self._limits = Limits()
+
+    def serve(self) -> NoReturn:
+        while True:
+            message = self._line.hear()
+            if "load" in message:
+                self._modules[message["load"]] = _Module(
+                    self._runtime.link(message["native"]), message["names"], frozenset(message["declared"])
+                )
+            elif "drop" in message:
+                self._modules.pop(message["drop"]).linked.close()
+            elif "call" in message:
+                self._call(message)
+            # What is left is a cancellation that came after its call had ended.
+
+    def _call(self, message: dict[str, Any]) -> None:
+        if "limits" in message:
+            self._limits = Limits(**message["limits"])
+        module, limits, number = self._modules[message["module"]], self._limits, message["call"]
+
+        def capabilities(capability: str, arguments: Mapping[str, Any]) -> Any:
+            return self._ask(number, capability, arguments, limits)
+
+        def new_call() -> _LookedAfter:
+            state = CallState(
+                limits=limits,
+                declared=module.declared,
+                capabilities=capabilities if message["granted"] else None,
+                names=module.names,
+            )
+            call = _LookedAfter(self._runtime, module.linked, state, deadline_ms=message["deadline_ms"])
+            call.line = self._line
+            return call
+
+        call = new_call()
+        failed, answer, before_ms = None, b"", 0.0
+        began = time.monotonic()
+        try:
+            try:
+                answer = self._run(call, message["request"])
+            except Elsewhere:
+                # Nobody sees that it begins again: it had no effect outside of itself.
+                before_ms = call.guest_cpu_ms
+                call = new_call()
+                answer = call.run(message["request"])
+        except CallFailed as failure:
+            failed = failure
+        except Exception as error:
+            failed = CallFailed("capability_fault", f"a host function raised {type_name(error)}")
+        call.finish()
+        ended = Ended(
+            answer=answer,
+            failed=failed,
+            fuel_used=call.fuel_used,
+            guest_ms=(time.monotonic() - began) * 1000,
+            guest_cpu_ms=call.guest_cpu_ms + before_ms,
+            memory_refused=call.memory_refused,
+            log=call.log,
+        )
+        self._line.say(ended.as_message(number), max_bytes=largest_of_worker(limits))
+
+    def _run(self, call: GuestCall, request: bytes) -> bytes:
+        if self._runtime.way == "public" or call.state.capabilities is not None:
+            return call.run(request)
+        # A slice without a ticker first: a short call is over by then.
+        sliced = SlicedCall(call, request)
+        return sliced.answer if sliced.first_slice() else sliced.rest()
+
+    def _ask(self, number: int, capability: str, arguments: Mapping[str, Any], limits: Limits) -> Any:
+        """Asks the host for what a guest asked for, and waits."""
+        bounds = {"max_bytes": limits.request_bytes, "max_depth": limits.depth, "max_items": limits.items}
+        self._line.say(
+            {"call": number, "capability": capability, "arguments": plain.encode(arguments, **bounds)},
+            max_bytes=largest_of_worker(limits),
+        )
+        reply = self._line.hear()
+        if "ok" in reply:
+            return plain.decode(reply["ok"], **bounds)["ok"]
+        if "denied" in reply:
+            raise CapabilityError(reply["denied"], reply["message"])
+        if "fault" in reply:
+            raise GuestTrap("capability_fault", reply["fault"])
+        raise GuestTrap("cancelled", "the call was cancelled")
+
+
+def _leave() -> NoReturn:
+    # No handler and no destructor: the host is gone, and a guest may be half-way through.
+    os._exit(0)

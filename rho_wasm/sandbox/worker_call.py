@@ -1,0 +1,230 @@
+"""One call in a worker process: the same results and the same reasons as in this one."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import anyio
+
+from rho_wasm import envelope, plain
+from rho_wasm.errors import CapabilityError, PlainError, ToolError
+from rho_wasm.host_threads import HostThreads, NoThread
+from rho_wasm.limits import Limits
+from rho_wasm.results import HandlerResult
+from rho_wasm.sandbox.crossing import as_tool_error, encode, encode_at_once, read_at_once
+from rho_wasm.sandbox.frames import Ended, HostCall, Strange, largest_of_worker, read_ended, read_host_call
+from rho_wasm.sandbox.module import NativeModule
+from rho_wasm.sandbox.slots import Overloaded
+from rho_wasm.sandbox.state import Capabilities
+from rho_wasm.sandbox.worker_process import Gone, Overdue, WorkerProcess, signal_name
+from rho_wasm.sandbox.workers import WorkerPool
+
+__all__ = ["WorkerCall"]
+
+_GRACE_S = 1.0
+"""How much longer than its guest a worker may take to say how that ended. Then it is killed."""
+_LOST = (Gone, Strange, Overdue)
+_LAST_LOOK_S = 0.25
+"""This process may have been asleep while the answer came."""
+
+
+class WorkerCall:
+    """:meth:`run` once. ``used`` is what the call used and left behind, however it ended."""
+
+    def __init__(
+        self,
+        pool: WorkerPool,
+        threads: HostThreads,
+        module: NativeModule,
+        request: Mapping[str, Any],
+        *,
+        tool: str,
+        limits: Limits,
+        deadline_ms: float,
+        capabilities: Capabilities | None,
+    ) -> None:
+        self._pool = pool
+        self._threads = threads
+        self._module = module
+        self._request = request
+        self._tool = tool
+        self._limits = limits
+        self._deadline_ms = deadline_ms
+        self._capabilities = capabilities
+        self._fault: Exception | None = None
+        self._began = 0.0
+        self._host_calls = 0
+        self.used = Ended()
+
+    async def run(self) -> HandlerResult | ToolError:
+        """What the guest answered, or the error that the call became. Raises :class:`Overloaded`.
+
+        Cancellation stops the guest, and leaves once it is gone.
+        """
+        limits = self._limits
+        try:
+            data = encode_at_once(self._request, limits=limits)
+            if data is None:
+                data = await self._in_thread(encode, self._request, limits)
+            self.used = await self._in_worker(data)
+            if self.used.failed is not None:
+                raise self._fault or self.used.failed
+            result = read_at_once(self.used.answer, limits=limits)
+            if result is None:
+                result = await self._in_thread(envelope.parse_answer, self.used.answer, limits)
+            return result
+        except Overloaded:
+            raise
+        except ToolError as error:
+            return error
+        except Exception as error:
+            return as_tool_error(error, tool=self._tool, memory_refused=self.used.memory_refused)
+
+    async def _in_thread(self, function: Callable[..., Any], value: object, limits: Limits) -> Any:
+        try:
+            outcome = await self._threads.run(lambda: function(value, limits=limits))
+        except NoThread:
+            raise self._no_thread() from None
+        if outcome.error is not None:
+            raise outcome.error
+        return outcome.value
+
+    async def _in_worker(self, data: bytes) -> Ended:
+        worker = await self._pool.take()
+        keep = False
+        try:
+            await worker.load(self._module)
+            self._began = time.monotonic()
+            number = worker.put_call(
+                self._module,
+                data,
+                limits=self._limits,
+                deadline_ms=self._deadline_ms,
+                granted=self._capabilities is not None,
+            )
+            try:
+                ended = await self._converse(worker, number)
+                keep = True
+                return ended
+            except _LOST as lost:
+                raise await self._lost(worker, lost) from None
+            except BaseException:
+                with anyio.CancelScope(shield=True), contextlib.suppress(*_LOST):
+                    self.used = await self._stop(worker, number)
+                    keep = True
+                raise
+        finally:
+            if keep:
+                self._pool.give_back(worker)
+            else:
+                self._pool.discard(worker)
+
+    async def _converse(self, worker: WorkerProcess, number: int) -> Ended:
+        """Hears the worker to the call's end, and answers what the guest asks for on the way."""
+        until = self._began + self._deadline_ms / 1000 + _GRACE_S
+        limits, capabilities = self._limits, self._capabilities
+        while True:
+            message = await self._heard(worker, until)
+            if "capability" not in message:
+                ended = self._read(message, number)
+                if ended.failed is not None and ended.failed.reason == "cancelled":
+                    raise Strange("it gave up a call that nobody cancelled")
+                return ended
+            asked = read_host_call(message, number=number, limits=limits, declared=self._module.declared)
+            self._host_calls += 1
+            if capabilities is None or self._host_calls > limits.host_calls:
+                raise Strange("it asked for more than its limits allow")
+            began = time.monotonic()
+            worker.put(await self._reply(capabilities, asked))
+            until += time.monotonic() - began
+
+    async def _stop(self, worker: WorkerProcess, number: int) -> Ended:
+        """Ends the call in the worker, which serves on."""
+        worker.put({"cancel": number})
+        until = time.monotonic() + _GRACE_S
+        while True:
+            message = await self._heard(worker, until)
+            if "ended" in message:
+                return self._read(message, number)
+
+    async def _heard(self, worker: WorkerProcess, until: float) -> dict[str, Any]:
+        for seconds in (until - time.monotonic(), _LAST_LOOK_S):
+            with anyio.move_on_after(seconds):
+                await worker.flush()
+                return await worker.hear(largest_of_worker(self._limits))
+        raise Overdue
+
+    def _read(self, message: dict[str, Any], number: int) -> Ended:
+        passed_ms = (time.monotonic() - self._began) * 1000
+        return read_ended(message, number=number, limits=self._limits, passed_ms=passed_ms)
+
+    async def _reply(self, capabilities: Capabilities, asked: HostCall) -> dict[str, Any]:
+        """What the host says to what a guest asks for. Cancellation waits for the capability: it is code of ours."""
+        answered = threading.Event()
+
+        def answer() -> dict[str, Any]:
+            try:
+                return self._answer(capabilities, asked)
+            finally:
+                answered.set()
+
+        try:
+            outcome = await self._threads.run(answer)
+        except NoThread:
+            raise self._no_thread() from None
+        except BaseException:
+            await self._threads.until(answered)
+            raise
+        if outcome.error is not None:
+            raise outcome.error
+        reply: dict[str, Any] = outcome.value
+        return reply
+
+    def _answer(self, capabilities: Capabilities, asked: HostCall) -> dict[str, Any]:
+        limits = self._limits
+        try:
+            value = capabilities(asked.capability, asked.arguments)
+        except CapabilityError as error:
+            return {"denied": error.kind, "message": error.message}
+        except Exception as error:
+            self._fault = error
+            return {"fault": "the capability failed"}
+        try:
+            return {
+                "ok": plain.encode(
+                    {"ok": value}, max_bytes=limits.request_bytes, max_depth=limits.depth, max_items=limits.items
+                )
+            }
+        except PlainError as error:
+            return {"fault": f"a capability answered what a guest cannot be given: {error}"}
+
+    async def _lost(self, worker: WorkerProcess, lost: Exception) -> ToolError:
+        """What the call became whose worker died, or had to."""
+        self.used = Ended(guest_ms=(time.monotonic() - self._began) * 1000)
+        if not isinstance(lost, Gone):
+            worker.kill()
+        worker.close()
+        code = await self._pool.bury(worker)
+        if self._pool.closed:
+            return ToolError("cancelled", tool=self._tool, detail="the call was cancelled")
+        if isinstance(lost, Overdue):
+            return ToolError(
+                "deadline",
+                tool=self._tool,
+                detail="its worker process did not stop it in time, and was killed",
+                limit="deadline_ms",
+                value=round(self._deadline_ms),
+            )
+        if isinstance(lost, Strange):
+            return ToolError("killed", tool=self._tool, detail=f"its worker process was killed: {lost}")
+        if code < 0:
+            detail = f"{signal_name(-code)} ended its worker process"
+            return ToolError("killed", tool=self._tool, detail=detail)
+        return ToolError("overloaded", tool=self._tool, detail=f"its worker process ended with code {code}")
+
+    def _no_thread(self) -> Overloaded:
+        return Overloaded("no thread could be started", limit="workers", value=self._pool.count)

@@ -1,0 +1,241 @@
+"""The host's end of one worker process: starting it, hearing it within bounds, and how it ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.to_thread
+
+from rho_wasm.limits import HostLimits, Limits
+from rho_wasm.sandbox.frames import HEAD, Strange, framed, heard
+from rho_wasm.sandbox.module import NativeModule
+from rho_wasm.sandbox.ticker import TickerKind
+from rho_wasm.sandbox.ways import Way
+
+__all__ = ["Gone", "Job", "Overdue", "WorkerProcess", "signal_name"]
+
+_CHUNK = 256 * 1024
+_NATIVE_BYTES = 256 * 1024 * 1024
+"""Of native code that one worker keeps. The least recently called modules are let go."""
+_FRAME_BYTES = 2**31 - 1
+"""Of what a host says: its parts are bounded already."""
+_HELLO_BYTES = 4_096
+_EXIT_S = 1.0
+"""How long a worker that closed its end may take to be gone. Then it is killed."""
+_BOOT = "import sys, json; sys.path[:] = json.loads(sys.argv[1])['path']; " + (
+    "from rho_wasm.sandbox.worker import main; main()"
+)
+
+
+class Gone(Exception):
+    """The worker's end of the socket is closed."""
+
+
+class Overdue(Exception):
+    """The worker did not answer in time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What every worker of a host is started with."""
+
+    limits: HostLimits
+    way: Way
+    ticker: TickerKind | None
+    signals_based_traps: bool
+
+    def as_json(self, fd: int) -> str:
+        return json.dumps(
+            {
+                "path": [str(Path(folder).absolute()) for folder in sys.path],
+                "fd": fd,
+                "limits": self.limits.model_dump(),
+                "way": self.way,
+                "ticker": self.ticker,
+                "signals_based_traps": self.signals_based_traps,
+            }
+        )
+
+
+class WorkerProcess:
+    """One worker. One task uses it at a time; :meth:`kill` comes from anywhere.
+
+    What was sent and heard in part stays in here, so whoever is cancelled in between leaves it as it was.
+    """
+
+    def __init__(self, job: Job) -> None:
+        """Starts it: a moment, in which nothing is waited for. Raises OSError where the system starts no process."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            try:
+                self._process = subprocess.Popen(  # noqa: S603 - this interpreter, and words of ours
+                    [sys.executable, "-I", "-c", _BOOT, job.as_json(theirs.fileno())],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    pass_fds=(theirs.fileno(),),
+                    cwd="/",
+                    env=_environment(),
+                    start_new_session=True,
+                )
+            except BaseException:
+                ours.close()
+                raise
+        ours.setblocking(False)
+        self._socket = ours
+        self._out = bytearray()
+        self._in = bytearray()
+        self._number = 0
+        self._limits: Limits | None = None
+        self._modules: OrderedDict[str, int] = OrderedDict()
+        self._ready = False
+
+    @property
+    def gone(self) -> bool:
+        """Whether the process has ended. It is no zombie then."""
+        return self._process.poll() is not None
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    async def ready(self) -> None:
+        """Waits until it serves. Raises :class:`Gone`, :class:`Strange`."""
+        if not self._ready:
+            await self.hear(_HELLO_BYTES)
+            self._ready = True
+
+    @property
+    def quiet(self) -> bool:
+        """Whether it is there and says nothing, as one without a call must."""
+        try:
+            self._socket.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return not self._in
+        except OSError:
+            return False
+        return False
+
+    async def load(self, module: NativeModule) -> None:
+        """Puts the module's native code before the next call, unless it is there."""
+        if module.sha256 in self._modules:
+            self._modules.move_to_end(module.sha256)
+            return
+        frame, size = await anyio.to_thread.run_sync(_load_frame, module)
+        self._modules[module.sha256] = size
+        while sum(self._modules.values()) > _NATIVE_BYTES and len(self._modules) > 1:
+            dropped, _ = self._modules.popitem(last=False)
+            self.put({"drop": dropped})
+        self._out += frame
+
+    def put_call(
+        self, module: NativeModule, request: bytes, *, limits: Limits, deadline_ms: float, granted: bool
+    ) -> int:
+        """Puts one call of a loaded module. Answers the call's number."""
+        self._number += 1
+        message: dict[str, Any] = {
+            "call": self._number,
+            "module": module.sha256,
+            "request": request,
+            "deadline_ms": float(deadline_ms),
+            "granted": granted,
+        }
+        if limits is not self._limits and limits != self._limits:
+            message["limits"] = limits.model_dump()
+        self._limits = limits
+        self.put(message)
+        return self._number
+
+    def put(self, message: Mapping[str, Any]) -> None:
+        """The next :meth:`flush` sends it."""
+        self._out += framed(message, max_bytes=_FRAME_BYTES)
+
+    async def flush(self) -> None:
+        """Sends what was not sent yet. Raises :class:`Gone`."""
+        while self._out:
+            try:
+                sent = self._socket.send(self._out)
+            except BlockingIOError:
+                await anyio.wait_writable(self._socket)
+            except OSError:
+                raise Gone from None
+            else:
+                del self._out[:sent]
+
+    async def hear(self, max_bytes: int) -> dict[str, Any]:
+        """The next message, of at most ``max_bytes``. Raises :class:`Gone`, :class:`Strange`."""
+        while True:
+            if (body := self._whole(max_bytes)) is not None:
+                return heard(body)
+            try:
+                piece = self._socket.recv(_CHUNK)
+            except BlockingIOError:
+                await anyio.wait_readable(self._socket)
+                continue
+            except OSError:
+                raise Gone from None
+            if not piece:
+                raise Gone
+            self._in += piece
+
+    def kill(self) -> None:
+        """Ends it, whatever it does. Idempotent, and from any thread."""
+        self._process.kill()
+
+    def close(self) -> None:
+        """Lets go of the socket: a worker that is left alone ends. Idempotent; not while somebody hears it."""
+        self._socket.close()
+
+    def reap(self) -> int:
+        """Waits until it is gone, and kills it where that takes long. Its exit code; negative is a signal's number."""
+        try:
+            return self._process.wait(_EXIT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            return self._process.wait()
+
+    def _whole(self, max_bytes: int) -> bytes | None:
+        """The frame that was received, and nothing but it: a worker says one thing and then waits."""
+        if len(self._in) < HEAD.size:
+            return None
+        (length,) = HEAD.unpack_from(self._in)
+        if length > max_bytes:
+            raise Strange("it sent more than its limits allow")
+        if len(self._in) < HEAD.size + length:
+            return None
+        if len(self._in) > HEAD.size + length:
+            raise Strange("it spoke out of turn")
+        body = bytes(self._in[HEAD.size :])
+        self._in.clear()
+        return body
+
+
+def _load_frame(module: NativeModule) -> tuple[bytes, int]:
+    native = module.linked.native()
+    message = {"load": module.sha256, "native": native, "names": module.names, "declared": sorted(module.declared)}
+    return framed(message, max_bytes=_FRAME_BYTES), len(native)
+
+
+def _environment() -> dict[str, str]:
+    """Nothing of the host's, which may be secret, but where its libraries lie."""
+    kept = {name: os.environ[name] for name in ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH") if name in os.environ}
+    return {"PATH": os.defpath, "LANG": "C.UTF-8", **kept}
+
+
+def signal_name(number: int) -> str:
+    """SIGSEGV for 11."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -1,0 +1,178 @@
+"""The worker processes of a host: started when they are needed, used by one call at a time, replaced when they die."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import deque
+
+import anyio
+import anyio.to_thread
+
+from rho_wasm.sandbox.faults import CallFailed
+from rho_wasm.sandbox.frames import Strange
+from rho_wasm.sandbox.signals import FORKED
+from rho_wasm.sandbox.slots import Overloaded
+from rho_wasm.sandbox.worker_process import Gone, Job, WorkerProcess, signal_name
+
+__all__ = ["WorkerPool"]
+
+_MAX_FAILURES = 5
+_FAILURES_S = 10.0
+"""So many workers may die in this time before they serve. Then no more are started until it has passed."""
+
+
+class WorkerPool:
+    """At most ``count`` workers. Whoever takes one holds a slot (slots.py), so there is one for each.
+
+    The one that was used last is used next: its modules are loaded and its memory is warm.
+    """
+
+    def __init__(self, count: int, *, job: Job) -> None:
+        self.count = count
+        self.closed = False
+        self._job = job
+        self._process = os.getpid()
+        self._lock = threading.Lock()
+        self._idle: list[WorkerProcess] = []
+        self._busy: set[WorkerProcess] = set()
+        self._dying: list[WorkerProcess] = []
+        self._failures: deque[float] = deque(maxlen=_MAX_FAILURES)
+        self._last_failure = ""
+        self._drained: anyio.Event | None = None
+
+    @property
+    def alive(self) -> int:
+        """Workers that were started and are not known to have ended."""
+        return len(self._idle) + len(self._busy)
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """Of those."""
+        return tuple(worker.pid for worker in (*self._idle, *self._busy))
+
+    async def fill(self) -> None:
+        """Starts the workers that are missing, and waits for none of them to serve.
+
+        Where none can be started, the next call says so.
+        """
+        while not self.closed and self.alive < self.count and not self._failing():
+            try:
+                await anyio.to_thread.run_sync(self._start)
+            except OSError:
+                return
+
+    async def take(self) -> WorkerProcess:
+        """A worker that serves; it is given back. Raises :class:`Overloaded` where none can be had.
+
+        Raises :class:`CallFailed` in a process that was forked from the one that made this.
+        """
+        if os.getpid() != self._process:
+            raise CallFailed("capability_fault", FORKED)
+        while True:
+            worker = self._take_idle()
+            if worker is None:
+                await self._start_one()
+                continue
+            try:
+                await worker.ready()
+            except (Gone, Strange):
+                await self._failed(worker)
+            except BaseException:
+                self.give_back(worker)
+                raise
+            else:
+                if worker.quiet:
+                    return worker
+                self.discard(worker)
+
+    def give_back(self, worker: WorkerProcess) -> None:
+        """It is as it was, and serves the next call."""
+        if self.closed or len(self._idle) >= self.count:
+            self.discard(worker)
+            return
+        self._idle.append(worker)
+        self._left(worker)
+
+    def discard(self, worker: WorkerProcess) -> None:
+        """It is not to be used any more, and dies at once."""
+        worker.kill()
+        worker.close()
+        with self._lock:
+            self._dying = [each for each in {*self._dying, worker} if not each.gone]
+        self._left(worker)
+
+    async def bury(self, worker: WorkerProcess) -> int:
+        """Waits until one that closed its end is gone, and starts another. Its exit code; negative: the signal."""
+        try:
+            with anyio.CancelScope(shield=True):
+                code = await anyio.to_thread.run_sync(worker.reap)
+        finally:
+            self.discard(worker)
+        with anyio.CancelScope(shield=True):
+            await self.fill()
+        return code
+
+    async def aclose(self) -> None:
+        """Kills the workers, and waits until they and the calls in them are gone. Idempotent."""
+        with self._lock:
+            self.closed = True
+        for worker in tuple(self._busy):
+            worker.kill()
+        while self._idle:
+            self.discard(self._idle.pop())
+        while self._busy:
+            self._drained = anyio.Event()
+            await self._drained.wait()
+        while self._dying:
+            await anyio.to_thread.run_sync(self._dying[-1].reap)
+            self._dying.pop()
+
+    def _take_idle(self) -> WorkerProcess | None:
+        try:
+            worker = self._idle.pop()
+        except IndexError:
+            return None
+        self._busy.add(worker)
+        return worker
+
+    def _left(self, worker: WorkerProcess) -> None:
+        self._busy.discard(worker)
+        if not self._busy and self._drained is not None:
+            self._drained.set()
+
+    async def _start_one(self) -> None:
+        if self.closed:
+            raise Overloaded("the sandbox was closed", limit="workers", value=self.count)
+        if self._failing():
+            raise Overloaded(
+                f"{_MAX_FAILURES} worker processes in a row ended before they served ({self._last_failure})",
+                limit="workers",
+                value=self.count,
+            )
+        try:
+            await anyio.to_thread.run_sync(self._start)
+        except OSError as error:
+            detail = f"the system started no worker process ({error.strerror})"
+            raise Overloaded(detail, limit="workers", value=self.count) from None
+
+    def _start(self) -> None:
+        """In a thread: whoever waits for it may be gone by then, but the worker is in its place."""
+        worker = WorkerProcess(self._job)
+        with self._lock:
+            if not self.closed:
+                self._idle.insert(0, worker)
+                return
+        self.discard(worker)
+
+    def _failing(self) -> bool:
+        failures = self._failures
+        return len(failures) == _MAX_FAILURES and time.monotonic() - failures[0] < _FAILURES_S
+
+    async def _failed(self, worker: WorkerProcess) -> None:
+        """It ended, or was strange, before it served."""
+        self._failures.append(time.monotonic())
+        worker.close()
+        code = await self.bury(worker)
+        self._last_failure = f"with code {code}" if code >= 0 else f"by {signal_name(-code)}"
