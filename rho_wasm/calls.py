@@ -132,7 +132,7 @@ class CallMeter:
     def __init__(self, clock: CallClock) -> None:
         self.clock = clock
         self.fuel_used: int | None = None
-        """Fuel that the guest burnt; None where no guest ran."""
+        """Fuel that the guest burnt; None where no guest ran, and where one was stopped from outside."""
         self.guest_ms = 0.0
         """Wall clock in the guest itself, without queueing and compiling (milliseconds)."""
         self.guest_cpu_ms = 0.0

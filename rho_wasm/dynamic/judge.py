@@ -48,7 +48,7 @@ def is_strike(result: ToolResult, meter: CallMeter, *, deadline_ms: float, polic
         return False
     if policy.kinds is not None and result.reason not in policy.kinds:
         return False
-    if meter.fuel_used is None:
+    if meter.fuel_used is None and not meter.guest_ms:
         return False
     if result.reason == "deadline":
         own_ms = meter.guest_cpu_ms * meter.at_once

@@ -36,6 +36,9 @@ from rho_wasm.sandbox.workers import WorkerPool
 
 __all__ = ["GuestModule", "Sandbox", "SandboxStatistics"]
 
+_INTERRUPTED = ("deadline", "cancelled")
+"""wasmtime counts fuel in a register and writes it down now and then: of a guest that was stopped it is not known."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxStatistics:
@@ -44,8 +47,8 @@ class SandboxStatistics:
     way: Way | Literal["process"]
     """How calls reach wasmtime: ``native``, a short one on the event loop's thread, ``public``, each in a thread, or
     ``process``, each in a worker process."""
-    workers: int
-    """Worker processes that were started and have not ended."""
+    workers: tuple[int, ...]
+    """The process ids of the workers that are there."""
     ticker: TickerKind
     signals_based_traps: bool
     calls: int
@@ -161,6 +164,8 @@ class Sandbox:
         if not isinstance(result, ToolError):
             return result
         meter.backtrace = result.backtrace
+        if result.reason in _INTERRUPTED:
+            meter.fuel_used = None
         try:
             raise result
         finally:
@@ -170,7 +175,7 @@ class Sandbox:
     def statistics(self) -> SandboxStatistics:
         return SandboxStatistics(
             way=self._runtime.way if self._pool is None else "process",
-            workers=0 if self._pool is None else self._pool.alive,
+            workers=() if self._pool is None else self._pool.pids,
             ticker=self._runtime.ticker.kind,
             signals_based_traps=bool(self._runtime.config["signals_based_traps"]),
             calls=self._calls,
