@@ -135,6 +135,19 @@ def test_the_reasons_in_the_readme_are_the_reasons_that_there_are() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_the_benchmarks_run_as_printed() -> None:
+    """Peers that are not installed here are named as absent."""
+    [block] = of_section("In your own program", "sh")
+    install, measure = block.text.splitlines()
+    assert "bench" in install
+    ended = run_here(measure, ROOT)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "rho_wasm" in ended.stdout
+    assert "median/ours" in ended.stdout
+
+
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_the_first_command_runs_the_demo_on_a_fresh_checkout(tmp_path: Path) -> None:
     """The second one is what ``.ci/run`` itself begins with."""
