@@ -23,7 +23,7 @@ from rho_wasm.sandbox.module import NativeModule
 from rho_wasm.sandbox.ticker import TickerKind
 from rho_wasm.sandbox.ways import Way
 
-__all__ = ["Gone", "Job", "Overdue", "WorkerProcess", "signal_name"]
+__all__ = ["PROGRAM", "Gone", "Job", "Overdue", "WorkerProcess", "signal_name"]
 
 _CHUNK = 256 * 1024
 _NATIVE_BYTES = 256 * 1024 * 1024
@@ -33,9 +33,13 @@ _FRAME_BYTES = 2**31 - 1
 _HELLO_BYTES = 4_096
 _EXIT_S = 1.0
 """How long a worker that closed its end may take to be gone. Then it is killed."""
-_BOOT = "import sys, json; sys.path[:] = json.loads(sys.argv[1])['path']; " + (
-    "from rho_wasm.sandbox.worker import main; main()"
-)
+PROGRAM = """
+import json, sys
+sys.path[:] = json.loads(sys.argv[1])["path"]
+from rho_wasm.sandbox.worker import main
+main()
+"""
+"""What a worker runs. It finds modules where this process does, and looks at no variable of the environment."""
 
 
 class Gone(Exception):
@@ -80,7 +84,7 @@ class WorkerProcess:
         with theirs:
             try:
                 self._process = subprocess.Popen(  # noqa: S603 - this interpreter, and words of ours
-                    [sys.executable, "-I", "-c", _BOOT, job.as_json(theirs.fileno())],
+                    [sys.executable, "-I", "-c", PROGRAM, job.as_json(theirs.fileno())],
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,

@@ -43,13 +43,8 @@ class WorkerPool:
         self._drained: anyio.Event | None = None
 
     @property
-    def alive(self) -> int:
-        """Workers that were started and are not known to have ended."""
-        return len(self._idle) + len(self._busy)
-
-    @property
     def pids(self) -> tuple[int, ...]:
-        """Of those."""
+        """Of the workers that were started and are not known to have ended."""
         return tuple(worker.pid for worker in (*self._idle, *self._busy))
 
     async def fill(self) -> None:
@@ -57,7 +52,7 @@ class WorkerPool:
 
         Where none can be started, the next call says so.
         """
-        while not self.closed and self.alive < self.count and not self._failing():
+        while not self.closed and len(self._idle) + len(self._busy) < self.count and not self._failing():
             try:
                 await anyio.to_thread.run_sync(self._start)
             except OSError:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
+import anyio
 import pytest
 
 from rho_wasm.sandbox import NativeCache, Sandbox
 from rho_wasm.sandbox.ways import Way, why_not_native
+from tests.sandbox.guests import answering, called
 
 
 @pytest.fixture(scope="session")
@@ -17,7 +19,7 @@ def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> NativeCache:
 
 @pytest.fixture(params=["native", "public"])
 def way(request: pytest.FixtureRequest) -> Way:
-    """Each way of calling guests that there is here: what a call comes to must be the same on both."""
+    """Each way of calling guests in this process that there is here: what a call comes to must be the same on both."""
     if request.param == "native" and (reason := why_not_native()) is not None:
         pytest.skip(reason)
     chosen: Way = request.param
@@ -25,6 +27,36 @@ def way(request: pytest.FixtureRequest) -> Way:
 
 
 @pytest.fixture
-async def sandbox(anyio_backend: str, shared_cache: NativeCache, way: Way) -> AsyncIterator[Sandbox]:
+async def here(anyio_backend: str, shared_cache: NativeCache, way: Way) -> AsyncIterator[Sandbox]:
+    """A sandbox of this process's own."""
     async with Sandbox(cache=shared_cache, way=way) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def with_workers(shared_cache: NativeCache) -> Iterator[Sandbox]:
+    """One for the whole session, on whichever event loop: starting a process takes longer than most tests."""
+    sandbox = Sandbox(cache=shared_cache, workers=4)
+
+    async def until_all_serve() -> None:
+        async with anyio.create_task_group() as tasks:
+            for _ in range(4):
+                tasks.start_soon(called, sandbox, answering({"ok": 1}))
+
+    anyio.run(until_all_serve)
+    yield sandbox
+    anyio.run(sandbox.aclose)
+
+
+@pytest.fixture(params=["native", "public", "process"])
+async def sandbox(
+    request: pytest.FixtureRequest, anyio_backend: str, shared_cache: NativeCache
+) -> AsyncIterator[Sandbox]:
+    """The three ways of calling guests."""
+    if request.param == "process":
+        yield request.getfixturevalue("with_workers")
+        return
+    if request.param == "native" and (reason := why_not_native()) is not None:
+        pytest.skip(reason)
+    async with Sandbox(cache=shared_cache, way=request.param) as opened:
         yield opened

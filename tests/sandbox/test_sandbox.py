@@ -73,25 +73,25 @@ async def test_if_the_one_that_compiles_is_cancelled_the_next_takes_over() -> No
         assert sandbox.statistics().compiled == 1
 
 
-async def test_a_refusal_is_remembered_and_costs_no_second_child(sandbox: Sandbox) -> None:
+async def test_a_refusal_is_remembered_and_costs_no_second_child(here: Sandbox) -> None:
     invalid = guest("(drop (i32.const 1)) (i64.const 0)")
     broken = invalid.replace(b"\x41\x01\x1a", b"\x41\x01\x01")  # drop becomes nop: admitted, but not valid
     assert broken != invalid
     with pytest.raises(ModuleRejected) as first:
-        await sandbox.load(broken)
+        await here.load(broken)
     with pytest.raises(ModuleRejected) as second:
-        await sandbox.load(broken)
+        await here.load(broken)
     assert first.value.reason == second.value.reason == "invalid"
     assert str(first.value) == str(second.value)
     assert first.value is not second.value
-    assert sandbox.statistics().refused == 2
+    assert here.statistics().refused == 2
 
 
-async def test_a_module_that_is_not_admitted_is_never_compiled(sandbox: Sandbox) -> None:
+async def test_a_module_that_is_not_admitted_is_never_compiled(here: Sandbox) -> None:
     for wasm in (b"", b"\0asm\1\0\0\0", guest("unreachable")[:-1]):
         with pytest.raises(ModuleRejected):
-            await sandbox.load(wasm)
-    assert sandbox.statistics().compiled == 0
+            await here.load(wasm)
+    assert here.statistics().compiled == 0
 
 
 async def test_cancellation_stops_the_guest_and_leaves_nothing_running(sandbox: Sandbox) -> None:
@@ -234,15 +234,15 @@ def test_one_sandbox_serves_event_loops_one_after_another(shared_cache: NativeCa
     anyio.run(sandbox.aclose)
 
 
-async def test_the_ticker_rests_when_no_guest_runs(sandbox: Sandbox, way: Way) -> None:
-    statistics = sandbox.statistics()
+async def test_the_ticker_rests_when_no_guest_runs(here: Sandbox, way: Way) -> None:
+    statistics = here.statistics()
     assert (statistics.way, statistics.running, statistics.waiting) == (way, 0, 0)
-    with await sandbox.load(SPIN) as module, anyio.fail_after(SOON):
+    with await here.load(SPIN) as module, anyio.fail_after(SOON):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(spin, sandbox, module)
-            await until_running(sandbox, 1)
+            tasks.start_soon(spin, here, module)
+            await until_running(here, 1)
             tasks.cancel_scope.cancel()
-    assert sandbox.statistics().running == 0
+    assert here.statistics().running == 0
 
 
 async def test_a_ticker_made_of_a_thread_stops_guests_too(shared_cache: NativeCache) -> None:
