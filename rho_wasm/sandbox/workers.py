@@ -61,7 +61,7 @@ class WorkerPool:
     async def take(self) -> WorkerProcess:
         """A worker that serves; it is given back. Raises :class:`Overloaded` where none can be had.
 
-        Raises :class:`CallFailed` in a process that was forked from the one that made this.
+        Raises :class:`CallFailed` where it is closed meanwhile, and in a process that was forked from its own.
         """
         if os.getpid() != self._process:
             raise CallFailed("capability_fault", FORKED)
@@ -139,7 +139,7 @@ class WorkerPool:
 
     async def _start_one(self) -> None:
         if self.closed:
-            raise Overloaded("the sandbox was closed", limit="workers", value=self.count)
+            raise CallFailed("cancelled", "the call was cancelled")
         if self._failing():
             raise Overloaded(
                 f"{_MAX_FAILURES} worker processes in a row ended before they served ({self._last_failure})",
