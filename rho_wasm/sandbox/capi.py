@@ -28,11 +28,12 @@ __all__ = [
     "Trampolines",
     "check",
     "equip",
-    "fuel_left",
+    "get_fuel",
     "leaked_ticks",
     "library_path",
     "make_engine",
-    "memory_span",
+    "memory_data",
+    "memory_size",
     "prototype",
     "raise_epoch",
     "raise_fault",
@@ -71,10 +72,10 @@ _frame_number = prototype(SHORT, "wasm_frame_func_index", ctypes.c_uint32, _P)
 _frame_offset = prototype(SHORT, "wasm_frame_func_offset", _SIZE, _P)
 _frames_delete = prototype(SHORT, "wasm_frame_vec_delete", None, _P)
 _get_data = prototype(SHORT, "wasmtime_context_get_data", _P, _P)
-_get_fuel = prototype(SHORT, "wasmtime_context_get_fuel", _P, _P, _P)
+get_fuel = prototype(SHORT, "wasmtime_context_get_fuel", _P, _P, _P)
 _increment_epoch = prototype(SHORT, "wasmtime_engine_increment_epoch", None, _P)
-_memory_data = prototype(SHORT, "wasmtime_memory_data", _P, _P, _P)
-_memory_size = prototype(SHORT, "wasmtime_memory_data_size", _SIZE, _P, _P)
+memory_data = prototype(SHORT, "wasmtime_memory_data", _P, _P, _P)
+memory_size = prototype(SHORT, "wasmtime_memory_data_size", _SIZE, _P, _P)
 _on_epoch = prototype(SHORT, "wasmtime_store_epoch_deadline_callback", None, _P, _P, _P, _P)
 _set_data = prototype(SHORT, "wasmtime_context_set_data", None, _P, _P)
 _set_epoch = prototype(SHORT, "wasmtime_context_set_epoch_deadline", None, _P, ctypes.c_uint64)
@@ -146,21 +147,6 @@ def equip(
     _set_limits(store, memory_bytes, table_elements, 1, 1, 1)
     check(_set_fuel(context, fuel))
     return context
-
-
-def fuel_left(context: int, left: Any) -> int:
-    """Fuel that the store has left. ``left`` is a ``c_uint64`` that it is read into."""
-    check(_get_fuel(context, ctypes.byref(left)))
-    value: int = left.value
-    return value
-
-
-def memory_span(context: int, memory: Any) -> tuple[int, int]:
-    """Where a memory lies in this process, and its size in bytes. True until the guest runs again.
-
-    ``memory`` is the address of a ``wasmtime_memory_t``, or a reference to one.
-    """
-    return _memory_data(context, memory) or 0, _memory_size(context, memory)
 
 
 class HostCalls(Protocol):

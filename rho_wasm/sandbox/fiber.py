@@ -11,8 +11,16 @@ from typing import Any
 
 from rho_wasm.limits import Limits
 from rho_wasm.sandbox.abi import MEMORY
-from rho_wasm.sandbox.capi import Trampolines, check, equip, ffi, fuel_left, memory_span, raise_fault
-from rho_wasm.sandbox.instance import Steps
+from rho_wasm.sandbox.capi import (
+    Trampolines,
+    check,
+    equip,
+    ffi,
+    get_fuel,
+    memory_data,
+    memory_size,
+    raise_fault,
+)
 from rho_wasm.sandbox.module import Linked
 from rho_wasm.sandbox.native import (
     export_nth,
@@ -47,13 +55,15 @@ class _Frame:
         "export",
         "exported",
         "fuel",
+        "fuel_at",
         "instance",
         "kept",
         "length",
         "memory",
         "name",
         "reference",
-        "result",
+        "result_kind",
+        "result_of",
         "results",
         "trap",
         "trap_at",
@@ -64,6 +74,7 @@ class _Frame:
         instance, export, memory = ffi.wasmtime_instance_t(), ffi.wasmtime_extern_t(), ffi.wasmtime_extern_t()
         values = (ffi.wasmtime_val_t * 2)()
         result = ffi.wasmtime_val_t()
+        fuel = ctypes.c_uint64()
         trap, error, name, length = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_size_t()
         inside = ffi.wasmtime_extern_t.of.offset
         for value in values:
@@ -78,8 +89,10 @@ class _Frame:
         self.arguments = _A(values)
         self.values: tuple[Any, Any] = (values[0].of, values[1].of)
         self.results = _A(result)
-        self.result: Any = result
-        self.fuel: Any = ctypes.c_uint64()
+        self.result_of: Any = result.of
+        self.result_kind: Any = result
+        self.fuel: Any = fuel
+        self.fuel_at = _A(fuel)
         self.trap: Any = trap
         self.error: Any = error
         self.trap_at, self.error_at = _A(trap), _A(error)
@@ -105,33 +118,35 @@ class Frames:
 
 
 class FiberInstance:
-    """An instance in a slot of the pool. Its calls yield once ``slice_ends`` (of the monotonic clock) has passed,
+    """An instance in a slot of the pool. The guest is left once ``slice_ends`` (of the monotonic clock) has passed,
     until it is moved.
 
-    A generator of one of its calls holds a future of wasmtime's; closing the generator deletes it. So the order that
-    wasmtime demands, first the future and then the store, follows from closing generator and instance in that order.
+    ``_future`` is wasmtime's, of a call that was begun and is not done, else 0. Wasmtime demands that it is deleted
+    before the store, and once.
     """
 
     __slots__ = (
         "_context",
+        "_found_memory",
         "_frame",
         "_frames",
+        "_future",
         "_linked",
         "_moved",
         "_poll",
         "_slice_ends",
         "_store",
+        "_wanted",
     )
 
     def __init__(
         self,
         engine: int,
-        linked: Linked,
-        *,
-        call_id: int,
         trampolines: Trampolines,
-        limits: Limits,
         frames: Frames,
+        linked: Linked,
+        call_id: int,
+        limits: Limits,
         slice_ends: float,
     ) -> None:
         self._linked = linked
@@ -141,6 +156,8 @@ class FiberInstance:
         self._slice_ends = slice_ends
         self._moved = False
         """It has moved to a thread, and still is suspended again and again."""
+        self._future = self._wanted = 0
+        self._found_memory = False
         self._store: int = store_new(engine, None, None)
         try:
             self._context = equip(
@@ -161,43 +178,70 @@ class FiberInstance:
         self._slice_ends = math.inf
         self._moved = True
 
-    def instantiate(self) -> Steps:
+    def instantiate(self) -> bool:
         frame = self._frame
-        yield from self._until_done(
-            instantiate_async(self._linked.address, self._context, frame.instance, frame.trap_at, frame.error_at)
+        self._future = instantiate_async(
+            self._linked.address, self._context, frame.instance, frame.trap_at, frame.error_at
         )
-        place, _ = self._linked.exports[MEMORY]
-        export_nth(self._context, frame.instance, place, frame.name, frame.length, frame.memory)
-        return 0
+        return self.go_on()
 
-    def call(self, export: str, *arguments: int) -> Steps:
-        frame = self._frame
-        place, wanted = self._linked.exports[export]
-        export_nth(self._context, frame.instance, place, frame.name, frame.length, frame.export)
+    def call(self, export: str, *arguments: int) -> bool:
+        frame, context = self._frame, self._context
+        place, self._wanted = self._linked.exports[export]
+        export_nth(context, frame.instance, place, frame.name, frame.length, frame.export)
         for value, argument in zip(frame.values, arguments, strict=False):
             value.i32 = argument
-        yield from self._until_done(
-            func_call_async(
-                self._context,
-                frame.exported,
-                frame.arguments,
-                len(arguments),
-                frame.results,
-                wanted,
-                frame.trap_at,
-                frame.error_at,
-            )
+        self._future = func_call_async(
+            context,
+            frame.exported,
+            frame.arguments,
+            len(arguments),
+            frame.results,
+            self._wanted,
+            frame.trap_at,
+            frame.error_at,
         )
-        if not wanted:
+        return self.go_on()
+
+    def go_on(self) -> bool:
+        future = self._future
+        while not self._poll(future):
+            if self._moved:
+                # In a thread only fuel suspends it, and only so suspended does it read its fuel anew. An interval
+                # that is set while it is suspended by the epoch takes all of its fuel away.
+                check(set_yield_interval(self._context, 0))
+                self._moved = False
+            elif monotonic() >= self._slice_ends:
+                return False
+        self._future = 0
+        future_delete(future)
+        frame = self._frame
+        if frame.error or frame.trap:
+            error, trap = frame.error.value, frame.trap.value
+            frame.error.value = frame.trap.value = None
+            raise_fault(error, trap)
+        return True
+
+    def result(self) -> int:
+        if not self._wanted:
             return 0
-        result = frame.result
-        return int(result.of.i64 if result.kind == _I64 else result.of.i32)
+        frame = self._frame
+        result: int = frame.result_of.i64 if frame.result_kind.kind == _I64 else frame.result_of.i32
+        return result
 
     def span(self) -> tuple[int, int]:
-        return memory_span(self._context, self._frame.reference)
+        frame, context = self._frame, self._context
+        if not self._found_memory:
+            export_nth(context, frame.instance, self._linked.exports[MEMORY][0], frame.name, frame.length, frame.memory)
+            self._found_memory = True
+        reference = frame.reference
+        return memory_data(context, reference) or 0, memory_size(context, reference)
 
     def fuel_left(self) -> int:
-        return fuel_left(self._context, self._frame.fuel)
+        frame = self._frame
+        check(get_fuel(self._context, frame.fuel_at))
+        left: int = frame.fuel.value
+        return left
 
     def flag(self, export: str) -> bool:
         found = self._linked.exports.get(export)
@@ -206,27 +250,14 @@ class FiberInstance:
         frame = self._frame
         export_nth(self._context, frame.instance, found[0], frame.name, frame.length, frame.export)
         global_get(self._context, frame.exported, frame.results)
-        return bool(frame.result.of.i32)
+        return bool(frame.result_of.i32)
+
+    def abandon(self) -> None:
+        future, self._future = self._future, 0
+        if future:
+            future_delete(future)
 
     def close(self) -> None:
+        self.abandon()
         store_delete(self._store)
         self._frames.give_back(self._frame)
-
-    def _until_done(self, future: int) -> Steps:
-        try:
-            while not self._poll(future):
-                if self._moved:
-                    # In a thread only fuel suspends it, and only so suspended does it read its fuel anew. An interval
-                    # that is set while it is suspended by the epoch takes all of its fuel away.
-                    check(set_yield_interval(self._context, 0))
-                    self._moved = False
-                elif monotonic() >= self._slice_ends:
-                    yield
-        finally:
-            future_delete(future)
-        frame = self._frame
-        if frame.error.value or frame.trap.value:
-            error, trap = frame.error.value, frame.trap.value
-            frame.error.value = frame.trap.value = None
-            raise_fault(error, trap)
-        return 0

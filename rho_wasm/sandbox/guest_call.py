@@ -18,7 +18,6 @@ from rho_wasm.sandbox.memory import GuestMemory, OutOfBounds, span
 from rho_wasm.sandbox.module import Linked
 from rho_wasm.sandbox.state import CallState, Elsewhere, GuestTrap
 from rho_wasm.sandbox.ticker import PERIOD_MS
-from rho_wasm.sandbox.virtual import SeededRandom
 from rho_wasm.sandbox.watch import GROW_REFUSED
 
 if TYPE_CHECKING:
@@ -101,18 +100,15 @@ class GuestCall:
 
         Raises as :meth:`run` does.
         """
-        runtime = self.runtime
-        self.state.random = SeededRandom(request)
+        runtime, state = self.runtime, self.state
+        state.seed = request
         self._began = self._began or time.monotonic()
         self._ends_at = self._began + self._deadline_s
         try:
             call_id = runtime.enter(self)
             try:
                 self._instance = instance = runtime.instance(
-                    self._linked,
-                    call_id=call_id,
-                    limits=self.state.limits,
-                    slice_ends=self.slice_ends if sliced else None,
+                    self._linked, call_id, state.limits, self.slice_ends if sliced else None
                 )
                 try:
                     return (yield from self._in_store(instance, request))
@@ -143,7 +139,8 @@ class GuestCall:
         try:
             if self.state.cancelled or self._deadline_s <= 0:
                 self.ask()
-            yield from instance.instantiate()
+            if not instance.instantiate():
+                yield from _left(instance)
             entered = True
             return (yield from self._answer(instance, request))
         except GuestFault as fault:
@@ -164,19 +161,24 @@ class GuestCall:
             self.fuel_used = min(limits.fuel, self._spent(instance))
 
     def _answer(self, instance: GuestInstance, request: bytes) -> CallSteps:
-        limits = self.state.limits
-        if INITIALIZE in self._linked.exports:
-            yield from instance.call(INITIALIZE)
-        pointer = (yield from instance.call(ALLOC, len(request))) & _MASK
+        state = self.state
+        limits, size = state.limits, len(request)
+        if INITIALIZE in self._linked.exports and not instance.call(INITIALIZE):
+            yield from _left(instance)
+        if not instance.call(ALLOC, size):
+            yield from _left(instance)
+        pointer = instance.result() & _MASK
         if pointer == 0:
             raise out_of_memory("rho_alloc had no room for the request", limits=limits)
-        ctypes.memmove(self._inside(instance, pointer, len(request), "rho_alloc"), request, len(request))
-        self.state.answering = True
-        packed = yield from instance.call(CALL, pointer, len(request))
-        self.state.answering = False
+        ctypes.memmove(self._inside(instance, pointer, size, "rho_alloc"), request, size)
+        state.answering = True
+        if not instance.call(CALL, pointer, size):
+            yield from _left(instance)
+        state.answering = False
         # What host calls cost is not in the store's own fuel, which ends a guest by itself.
-        if self.state.charged and self._spent(instance) > limits.fuel:
-            raise GuestTrap("out_of_fuel", limit="fuel", value=self.state.limits.fuel)
+        if state.charged and self._spent(instance) > limits.fuel:
+            raise GuestTrap("out_of_fuel", limit="fuel", value=limits.fuel)
+        packed = instance.result()
         pointer, length = packed >> 32 & _MASK, packed & _MASK
         if length == 0:
             raise CallFailed("bad_answer", "the answer is empty")
@@ -251,4 +253,16 @@ class GuestCall:
             self.state.error = self.state.error or error
 
     def _spent(self, instance: GuestInstance) -> int:
-        return self.state.limits.fuel - instance.fuel_left() + self.state.charged
+        state = self.state
+        return state.limits.fuel - instance.fuel_left() + state.charged
+
+
+def _left(instance: GuestInstance) -> Generator[None, None, None]:
+    """Waits, after a guest was left, until it is done. Most never are, so only those that are pay for a generator."""
+    try:
+        yield
+        while not instance.go_on():
+            yield
+    except GeneratorExit:
+        instance.abandon()
+        raise

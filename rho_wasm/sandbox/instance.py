@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Generator
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 import wasmtime
 
 from rho_wasm.limits import Limits
 from rho_wasm.sandbox.abi import MEMORY
-from rho_wasm.sandbox.capi import LONG, SHORT, Trampolines, equip, ffi, fuel_left, memory_span, prototype, raise_fault
+from rho_wasm.sandbox.capi import (
+    LONG,
+    SHORT,
+    Trampolines,
+    check,
+    equip,
+    ffi,
+    get_fuel,
+    memory_data,
+    memory_size,
+    prototype,
+    raise_fault,
+)
 from rho_wasm.sandbox.module import Linked
 
-__all__ = ["GuestInstance", "OwnStackInstance", "Steps"]
-
-Steps: TypeAlias = Generator[None, None, int]
-"""A call into a guest. It yields where the guest was left on its stack: go on when there is time again."""
+__all__ = ["GuestInstance", "OwnStackInstance"]
 
 _P = ctypes.c_void_p
 _SIZE = ctypes.c_size_t
@@ -30,16 +38,26 @@ _FUNC, _GLOBAL, _MEMORY = 0, 1, 3
 
 
 class GuestInstance(Protocol):
-    """One instance and its store. Used by one thread at a time; closed once, by whoever made it."""
+    """One instance and its store. Used by one thread at a time; closed once, by whoever made it.
 
-    def instantiate(self) -> Steps:
+    What runs the guest answers True once that is done. False says that the guest was left on its stack: then
+    :meth:`go_on`, when there is time again, is what it is asked next, or :meth:`abandon`.
+    """
+
+    def instantiate(self) -> bool:
         """Raises :class:`GuestFault` if memories or tables are over the store's limits, or a segment does not fit."""
 
-    def call(self, export: str, *arguments: int) -> Steps:
-        """Calls an exported function of the ABI with i32 arguments. Its integer result, 0 where it has none.
+    def call(self, export: str, *arguments: int) -> bool:
+        """Calls an exported function of the ABI with i32 arguments. Raises :class:`GuestFault`."""
 
-        Raises :class:`GuestFault`.
-        """
+    def go_on(self) -> bool:
+        """Goes on with what was left. Raises :class:`GuestFault`."""
+
+    def abandon(self) -> None:
+        """Forgets what was left: the guest never goes on."""
+
+    def result(self) -> int:
+        """What the last call answered, 0 where its function answers nothing."""
 
     def span(self) -> tuple[int, int]:
         """Where the guest's memory is now, and its size."""
@@ -58,12 +76,12 @@ class GuestInstance(Protocol):
 
 
 class OwnStackInstance:
-    """An instance that runs where it is called, to its end. It never yields; its host functions may do what they like.
+    """An instance that runs where it is called, to its end. It is never left; its host functions may do what they like.
 
     Exports are looked up by name, as wasmtime's public API does: this is the way for every wasmtime.
     """
 
-    __slots__ = ("_context", "_instance", "_linked", "_memory", "_store")
+    __slots__ = ("_context", "_instance", "_linked", "_memory", "_result", "_store")
 
     def __init__(
         self, engine: wasmtime.Engine, linked: Linked, *, call_id: int, trampolines: Trampolines, limits: Limits
@@ -72,6 +90,7 @@ class OwnStackInstance:
         self._store = wasmtime.Store(engine)
         self._memory: Any = None
         self._instance = ffi.wasmtime_instance_t()
+        self._result = 0
         try:
             self._context = equip(
                 self._store.ptr(),
@@ -85,17 +104,15 @@ class OwnStackInstance:
             self.close()
             raise
 
-    def instantiate(self) -> Steps:
-        yield from ()
+    def instantiate(self) -> bool:
         trap = _P()
         error = _instantiate(self._linked.pre.ptr(), self._context, ctypes.byref(self._instance), ctypes.byref(trap))
         raise_fault(error, trap.value)
         if (item := self._exported(MEMORY, _MEMORY)) is not None:
             self._memory = ctypes.byref(item.memory)
-        return 0
+        return True
 
-    def call(self, export: str, *arguments: int) -> Steps:
-        yield from ()
+    def call(self, export: str, *arguments: int) -> bool:
         item = self._exported(export, _FUNC)
         if item is None:
             raise LookupError(export)
@@ -109,15 +126,27 @@ class OwnStackInstance:
             self._context, ctypes.byref(item.func), given, len(given), results, len(results), ctypes.byref(trap)
         )
         raise_fault(error, trap.value)
-        if not results:
-            return 0
-        return int(results[0].of.i64 if results[0].kind == _I64 else results[0].of.i32)
+        self._result = 0
+        if results:
+            self._result = results[0].of.i64 if results[0].kind == _I64 else results[0].of.i32
+        return True
+
+    def go_on(self) -> bool:
+        return True
+
+    def abandon(self) -> None:
+        return
+
+    def result(self) -> int:
+        return self._result
 
     def span(self) -> tuple[int, int]:
-        return memory_span(self._context, self._memory)
+        return memory_data(self._context, self._memory) or 0, memory_size(self._context, self._memory)
 
     def fuel_left(self) -> int:
-        return fuel_left(self._context, ctypes.c_uint64())
+        left = ctypes.c_uint64()
+        check(get_fuel(self._context, ctypes.byref(left)))
+        return left.value
 
     def flag(self, export: str) -> bool:
         item = self._exported(export, _GLOBAL)

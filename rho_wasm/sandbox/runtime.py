@@ -6,6 +6,7 @@ import ctypes
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from types import MappingProxyType
 
 import wasmtime
@@ -85,7 +86,7 @@ class Runtime:
             raise ValueError("native code of another wasmtime, configuration or processor") from None
         return Linked(module, self._linker.instantiate_pre(module), _checked_exports(module), owner=self)
 
-    def instance(self, linked: Linked, *, call_id: int, limits: Limits, slice_ends: float | None) -> GuestInstance:
+    def instance(self, linked: Linked, call_id: int, limits: Limits, slice_ends: float | None) -> GuestInstance:
         """A store for one call. ``slice_ends`` is None for one on its thread's own stack."""
         if slice_ends is None:
             return OwnStackInstance(self.engine, linked, call_id=call_id, trampolines=self.trampolines, limits=limits)
@@ -141,21 +142,8 @@ class Runtime:
 
         frames = Frames()
         engine = ctypes.cast(self.engine.ptr(), ctypes.c_void_p).value
-        trampolines = self.trampolines
         assert engine is not None, "an engine is somewhere"
-
-        def make(linked: Linked, call_id: int, limits: Limits, slice_ends: float) -> GuestInstance:
-            return FiberInstance(
-                engine,
-                linked,
-                call_id=call_id,
-                trampolines=trampolines,
-                limits=limits,
-                frames=frames,
-                slice_ends=slice_ends,
-            )
-
-        return make
+        return partial(FiberInstance, engine, self.trampolines, frames)
 
 
 def _make(limits: HostLimits, way: Way, asked: bool | None) -> tuple[EngineConfig, wasmtime.Engine, Callable[[], None]]:

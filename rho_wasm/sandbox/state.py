@@ -7,6 +7,7 @@ of one host call only. So nothing that a call leaves behind can keep its store a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any, TypeAlias
 
 from rho_wasm.limits import Limits
@@ -50,30 +51,31 @@ class Elsewhere(Exception):
 class CallState:
     """The state of one guest call. Used by the call's own thread; ``cancelled`` may be set from any thread."""
 
-    __slots__ = (
-        "answering",
-        "cancelled",
-        "capabilities",
-        "charged",
-        "clock",
-        "declared",
-        "error",
-        "exit_code",
-        "fault",
-        "host_calls",
-        "hurried",
-        "limits",
-        "log",
-        "names",
-        "random",
-        "reply",
-    )
+    # What most calls never alter is said once, here.
+    seed = b""
+    """The request, once the call begins: so a call without grants is a pure function of it."""
+    charged = 0
+    """Fuel that host calls cost so far, beside what the guest's own instructions burnt."""
+    host_calls = 0
+    """How many times ``host_call`` was called."""
+    hurried = False
+    """True on the event loop's thread: a host function that would take long raises :class:`Elsewhere`."""
+    reply: bytes | None = None
+    """The reply that waits for ``host_take``."""
+    answering = False
+    """True inside ``rho_call``; before it every host call is denied."""
+    exit_code: int | None = None
+    """What the guest gave to ``proc_exit``."""
+    fault: GuestTrap | None = None
+    """Why a host function, the deadline or a cancellation ended the call; the first one counts."""
+    error: BaseException | None = None
+    """An exception of the host itself that must not cross wasmtime; raised again once the guest is gone."""
+    cancelled = False
 
     def __init__(
         self,
         *,
         limits: Limits,
-        seed: bytes = b"",
         declared: frozenset[str] = frozenset(),
         capabilities: Capabilities | None = None,
         names: bytes = b"",
@@ -82,26 +84,16 @@ class CallState:
         self.names = names
         """The payload of the module's ``name`` section, for a backtrace."""
         self.log = LogBuffer(limits.log_bytes)
-        self.clock = VirtualClock()
-        self.random = SeededRandom(seed)
-        """Seeded anew with the request when the call begins, so that a call without grants is a pure function of it."""
         self.declared = declared
         """The capabilities that the manifest declares: a ceiling."""
         self.capabilities = capabilities
-        self.charged = 0
-        """Fuel that host calls cost so far, beside what the guest's own instructions burnt."""
-        self.host_calls = 0
-        """How many times ``host_call`` was called."""
-        self.hurried = False
-        """True on the event loop's thread: a host function that would take long raises :class:`Elsewhere`."""
-        self.reply: bytes | None = None
-        """The reply that waits for ``host_take``."""
-        self.answering = False
-        """True inside ``rho_call``; before it every host call is denied."""
-        self.exit_code: int | None = None
-        """What the guest gave to ``proc_exit``."""
-        self.fault: GuestTrap | None = None
-        """Why a host function, the deadline or a cancellation ended the call; the first one counts."""
-        self.error: BaseException | None = None
-        """An exception of the host itself that must not cross wasmtime; raised again once the guest is gone."""
-        self.cancelled = False
+
+    @cached_property
+    def clock(self) -> VirtualClock:
+        """The time that the guest is told."""
+        return VirtualClock()
+
+    @cached_property
+    def random(self) -> SeededRandom:
+        """What the guest is given for chance. It follows from the seed."""
+        return SeededRandom(self.seed)

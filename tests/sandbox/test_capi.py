@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import pytest
 import wasmtime
@@ -58,7 +57,7 @@ class Guest:
         self.trampolines = Trampolines(self.calls)
         self._let_go: Callable[[], None] = lambda: None
         self.instance = self._make(stack, text)
-        self.run(self.instance.instantiate())
+        self.instantiate()
 
     def _make(self, stack: str, text: str) -> GuestInstance:
         limits = Limits(fuel=FUEL, memory_bytes=1 << 20, table_elements=10)
@@ -76,12 +75,12 @@ class Guest:
         linked = self._linked(text)
         return FiberInstance(
             ctypes.cast(self.engine.ptr(), ctypes.c_void_p).value or 0,
+            self.trampolines,
+            Frames(),
             linked,
-            call_id=7,
-            trampolines=self.trampolines,
-            limits=limits,
-            frames=Frames(),
-            slice_ends=math.inf,
+            7,
+            limits,
+            math.inf,
         )
 
     def close(self) -> None:
@@ -95,17 +94,19 @@ class Guest:
         places = {export.name: place for place, export in enumerate(module.exports) if export.name in KNOWN}
         return Linked(module, linker.instantiate_pre(module), places)
 
-    @staticmethod
-    def run(steps: Any) -> int:
-        """To its end: without slices a call is left only where fuel suspends it."""
-        while True:
-            try:
-                next(steps)
-            except StopIteration as done:
-                return int(done.value)
+    def instantiate(self) -> None:
+        """To its end: without slices a guest is left only where fuel suspends it."""
+        if not self.instance.instantiate():
+            self._go_on()
+
+    def _go_on(self) -> None:
+        while not self.instance.go_on():
+            pass
 
     def call(self, name: str, *arguments: int) -> int:
-        return self.run(self.instance.call(name, *arguments))
+        if not self.instance.call(name, *arguments):
+            self._go_on()
+        return self.instance.result()
 
 
 KNOWN = {*EXPORT_TYPES, "memory", "flag"}
