@@ -45,7 +45,8 @@ _SHAPES: Mapping[str, frozenset[str]] = {
 }
 """What tells an answer's shape, and the keys that may stand beside it."""
 
-_CONTEXT_KEYS = ("call_id", "session_id", "request_id", "values")
+_CONTEXT_KEYS = ("values", "call_id", "request_id", "session_id")
+"""In the order of plain.py."""
 
 
 class BadAnswer(RhoError):
@@ -81,13 +82,15 @@ class Raised(RhoError):
 def request(tool: str, arguments: Mapping[str, Any], *, context: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """The request map of one call. ``context`` may have call_id, session_id, request_id, values; None is left out.
 
+    Its keys, and those of its context, are in the order that they have in its bytes; the arguments are the last.
     Raises ValueError for any other key: what crosses to a guest is a closed list.
     """
-    given = dict(context or {})
-    told = {key: value for key in _CONTEXT_KEYS if (value := given.pop(key, None)) is not None}
-    if given:
-        raise ValueError(f"the context of a request has no {', '.join(sorted(given))}")
-    return {"abi": ABI_VERSION, "tool": tool, "arguments": arguments, "context": told}
+    told = {key: context[key] for key in _CONTEXT_KEYS if key in context} if context else {}
+    if context and len(told) != len(context):
+        raise ValueError(f"the context of a request has no {', '.join(sorted(context.keys() - told.keys()))}")
+    if None in told.values():
+        told = {key: value for key, value in told.items() if value is not None}
+    return {"abi": ABI_VERSION, "tool": tool, "context": told, "arguments": arguments}
 
 
 def parse_answer(data: bytes, *, limits: Limits) -> HandlerResult:

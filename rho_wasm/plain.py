@@ -26,7 +26,7 @@ from rho_wasm.exact import ExactCopy, Refused
 from rho_wasm.hostvalues import plain
 from rho_wasm.untrusted import type_name
 
-__all__ = ["MAX_DEPTH", "Copied", "copied", "decode", "encode", "json_text", "jsonable", "plain"]
+__all__ = ["MAX_DEPTH", "Copied", "copied", "decode", "encode", "encode_within", "json_text", "jsonable", "plain"]
 
 MAX_DEPTH: Final = 256
 """No ``max_depth`` beyond this is honoured: encoders and readers recurse."""
@@ -67,9 +67,27 @@ def encode(value: Any, *, max_bytes: int = _MIB, max_depth: int = 64, max_items:
     Raises :class:`NotPlain` (also for integers beyond 64 bits and their sign, and for text with lone surrogates) or
     :class:`TooLarge`.
     """
+    exact = ExactCopy(max_bytes=max_bytes, max_depth=min(max_depth, MAX_DEPTH), max_items=max_items, in_order=True)
+    return _encoded(exact, value, None, "")
+
+
+def encode_within(
+    frame: dict[str, Any], key: str, value: Any, *, max_bytes: int, max_depth: int, max_items: int
+) -> bytes:
+    """What :func:`encode` makes of ``frame | {key: value}``, where nothing of ``frame`` is looked at.
+
+    It is the caller's own: small exact plain data, its keys in the bytewise order of their encodings, ``key`` after
+    them. ``max_depth`` and ``max_items`` bound ``value`` alone, ``max_bytes`` the whole. Raises as :func:`encode` does.
+    """
+    exact = ExactCopy(max_bytes=max_bytes, max_depth=min(max_depth, MAX_DEPTH), max_items=max_items, in_order=True)
+    return _encoded(exact, value, frame, key)
+
+
+def _encoded(exact: ExactCopy, value: Any, frame: dict[str, Any] | None, key: str) -> bytes:
     try:
-        exact = ExactCopy(max_bytes=max_bytes, max_depth=min(max_depth, MAX_DEPTH), max_items=max_items, in_order=True)
         copy = exact.of(value)
+        if frame is not None:
+            copy = {**frame, key: copy}
         # The canonical way finds the shortest floats; the order of text keys, RFC 7049's there, is the same.
         data = cbor2.dumps(copy, canonical=exact.floats)
     except Refused as refused:
@@ -78,8 +96,8 @@ def encode(value: Any, *, max_bytes: int = _MIB, max_depth: int = 64, max_items:
         raise NotPlain("$", "str", "text with a lone surrogate has no UTF-8") from None
     except KeyError:
         raise NotPlain("$", type_name(value), "it changed while it was read") from None
-    if len(data) > max_bytes:
-        raise TooLarge("bytes", max_bytes, len(data))
+    if len(data) > exact.max_bytes:
+        raise TooLarge("bytes", exact.max_bytes, len(data))
     return data
 
 

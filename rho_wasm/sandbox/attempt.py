@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from rho_wasm import envelope
 from rho_wasm.errors import ToolError
+from rho_wasm.limits import Limits
 from rho_wasm.results import HandlerResult
 from rho_wasm.sandbox.crossing import as_tool_error, encode, encode_at_once, read_at_once
 from rho_wasm.sandbox.guest_call import GuestCall
-from rho_wasm.sandbox.module import Linked
+from rho_wasm.sandbox.module import NativeModule
 from rho_wasm.sandbox.runtime import Runtime
 from rho_wasm.sandbox.slices import SlicedCall
-from rho_wasm.sandbox.state import CallState, Elsewhere
+from rho_wasm.sandbox.state import CallState, Capabilities, Elsewhere
 
 __all__ = ["Attempt"]
 
@@ -29,39 +30,29 @@ class Attempt:
     Both answer a :class:`ToolError` rather than raise one: the traceback of what was raised holds all of the call.
     """
 
-    __slots__ = (
-        "_answer",
-        "_data",
-        "_linked",
-        "_make_state",
-        "_request",
-        "_result",
-        "_runtime",
-        "_sliced",
-        "_tool",
-        "call",
-    )
+    _data: bytes | None = None
+    _sliced: SlicedCall | None = None
+    _answer: bytes | None = None
+    _result: HandlerResult | ToolError | None = None
 
     def __init__(
         self,
         runtime: Runtime,
-        linked: Linked,
-        make_state: Callable[[], CallState],
+        module: NativeModule,
         request: Mapping[str, Any],
         *,
         tool: str,
+        limits: Limits,
         deadline_ms: float,
+        capabilities: Capabilities | None,
     ) -> None:
         self._runtime = runtime
-        self._linked = linked
-        self._make_state = make_state
+        self._module = module
         self._request = request
         self._tool = tool
-        self._data: bytes | None = None
-        self._sliced: SlicedCall | None = None
-        self._answer: bytes | None = None
-        self._result: HandlerResult | ToolError | None = None
-        self.call = GuestCall(runtime, linked, make_state(), deadline_ms=deadline_ms)
+        self._limits = limits
+        self._capabilities = capabilities
+        self.call = GuestCall(runtime, module.linked, self._new_state(), deadline_ms=deadline_ms)
 
     @property
     def used(self) -> GuestCall:
@@ -79,9 +70,9 @@ class Attempt:
 
     def at_once(self) -> HandlerResult | ToolError | None:
         """What the call comes to if that takes no longer than a slice. Nothing here takes much longer."""
-        if self._runtime.way == "public" or self._linked.overruns >= _MAX_OVERRUNS:
+        if self._runtime.way == "public" or self._module.linked.overruns >= _MAX_OVERRUNS:
             return None
-        limits = self.call.state.limits
+        limits = self._limits
         self._data = encode_at_once(self._request, limits=limits)
         if self._data is None:
             return None
@@ -104,7 +95,7 @@ class Attempt:
         try:
             if self._result is not None:
                 return self._result
-            limits = self.call.state.limits
+            limits = self._limits
             answer = self._answer
             if answer is None and self._sliced is not None:
                 answer = self._sliced.rest()
@@ -128,7 +119,7 @@ class Attempt:
             return None
         finally:
             if call.guest_cpu_ms > _OVERRUN_CPU_MS:
-                self._linked.overruns += 1
+                self._module.linked.overruns += 1
         if call.state.capabilities is None:
             self._sliced = sliced
         else:
@@ -141,4 +132,10 @@ class Attempt:
         """What ran had no effect outside of itself, and is forgotten; only its time counts."""
         before = self.call
         before.state.error = None
-        self.call = before.anew(self._make_state())
+        self.call = before.anew(self._new_state())
+
+    def _new_state(self) -> CallState:
+        module = self._module
+        return CallState(
+            limits=self._limits, declared=module.declared, capabilities=self._capabilities, names=module.names
+        )

@@ -17,17 +17,30 @@ __all__ = ["as_tool_error", "encode", "encode_at_once", "read_at_once"]
 _BYTES_AT_ONCE = 64 * 1024
 _ITEMS_AT_ONCE = 400
 """Of a request or an answer that is encoded or decoded on the event loop's thread. An item takes up to 1 µs."""
+_FRAME_ITEMS = 15
+"""Of a request at most, beside its arguments: itself, four keys with three values, and three ids with their keys."""
 _REQUEST_BOUNDS = {"bytes": "request_bytes", "depth": "depth", "items": "items"}
 
 
 def encode_at_once(request: Mapping[str, Any], *, limits: Limits) -> bytes | None:
-    """A small request's bytes. None for any other, and for one that is wrong: :func:`encode` says what was wrong."""
+    """A small request's bytes. None for any other, and for one that is wrong: :func:`encode` says what was wrong.
+
+    ``request`` is what :func:`rho_wasm.envelope.request` made. Of most only the arguments have to be looked through.
+    """
+    max_bytes, max_items = min(limits.request_bytes, _BYTES_AT_ONCE), min(limits.items, _ITEMS_AT_ONCE)
+    frame = dict(request)
+    arguments = frame.pop("arguments")
+    ids = frame["context"]
     try:
-        return plain.encode(
-            request,
-            max_bytes=min(limits.request_bytes, _BYTES_AT_ONCE),
-            max_depth=limits.depth,
-            max_items=min(limits.items, _ITEMS_AT_ONCE),
+        if type(frame["tool"]) is not str or any(type(value) is not str for value in ids.values()):
+            return plain.encode(request, max_bytes=max_bytes, max_depth=limits.depth, max_items=max_items)
+        return plain.encode_within(
+            frame,
+            "arguments",
+            arguments,
+            max_bytes=max_bytes,
+            max_depth=limits.depth - 1,
+            max_items=max_items - _FRAME_ITEMS,
         )
     except PlainError:
         return None

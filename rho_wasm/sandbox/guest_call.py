@@ -8,7 +8,7 @@ import time
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from rho_wasm.results import CallLog
+from rho_wasm.results import NOTHING_LOGGED
 from rho_wasm.sandbox.abi import ALLOC, CALL, INITIALIZE
 from rho_wasm.sandbox.capi import GuestFault
 from rho_wasm.sandbox.faults import CallFailed, explain, out_of_memory, stopped
@@ -48,22 +48,24 @@ _MASK = 0xFFFF_FFFF
 class GuestCall:
     """One call: made on any thread, run once, by one thread at a time; :meth:`cancel` comes from any."""
 
+    # What most calls never alter is said once, here.
+    log = NOTHING_LOGGED
+    fuel_used = 0
+    """What the guest's instructions and host calls cost, at most ``Limits.fuel``."""
+    guest_ms = 0.0
+    guest_cpu_ms = 0.0
+    memory_refused = False
+    """``memory.grow`` answered -1 at least once."""
+    slice_ends = math.inf
+    """When the guest must leave the event loop's thread (monotonic clock); never, in a thread of its own."""
+    _began = _ends_at = 0.0
+    _instance: GuestInstance | None = None
+
     def __init__(self, runtime: Runtime, linked: Linked, state: CallState, *, deadline_ms: float) -> None:
         self.state = state
-        self.log = CallLog()
-        self.fuel_used = 0
-        """What the guest's instructions and host calls cost, at most ``Limits.fuel``."""
-        self.guest_ms = 0.0
-        self.guest_cpu_ms = 0.0
-        self.memory_refused = False
-        """``memory.grow`` answered -1 at least once."""
-        self.slice_ends = math.inf
-        """When the guest must leave the event loop's thread (monotonic clock); never, in a thread of its own."""
         self.runtime = runtime
         self._linked = linked
         self._deadline_s = deadline_ms / 1000
-        self._began = self._ends_at = 0.0
-        self._instance: GuestInstance | None = None
 
     def anew(self, state: CallState) -> GuestCall:
         """The same call from its beginning. Its deadline is the first one's, and its time counts on."""

@@ -7,14 +7,14 @@ import signal
 import sys
 from typing import Any
 
-__all__ = ["FunctionTimer", "fault_handler", "handled_by"]
+__all__ = ["FaultHandler", "FunctionTimer", "handled_by"]
 
 # Keeps the interpreter lock: these calls take a microsecond, and with busy threads around the lock is slow to get back.
 _LIBC: Any = ctypes.PyDLL(None, use_errno=True)
 
 _Action = ctypes.c_void_p * 32  # No libc's struct sigaction is larger.
 _sigaction: Any = _LIBC["sigaction"]
-_sigaction.argtypes = (ctypes.c_int, ctypes.c_void_p, _Action)
+_sigaction.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
 _SIGSEGV = int(signal.SIGSEGV)
 
 
@@ -90,19 +90,27 @@ class _DlInfo(ctypes.Structure):
     )
 
 
-def fault_handler() -> int:
-    """The address of this process's handler of SIGSEGV, 0 for none: the first field of ``struct sigaction``."""
-    action = _Action()
-    if _sigaction(_SIGSEGV, None, action) != 0:
-        return 0
-    return action[0] or 0
+class FaultHandler:
+    """Reads this process's handler of SIGSEGV again and again."""
+
+    __slots__ = ("_action", "_at")
+
+    def __init__(self) -> None:
+        self._action = _Action()
+        self._at = ctypes.addressof(self._action)
+
+    def address(self) -> int:
+        """0 for none: the first field of ``struct sigaction``."""
+        if _sigaction(_SIGSEGV, None, self._at) != 0:
+            return 0
+        return self._action[0] or 0
 
 
 def handled_by(library: str) -> bool:
     """True if code of the shared library at that path answers this process's faults."""
     if sys.platform == "darwin":
         return True  # There wasmtime listens on a Mach port, which nobody replaces.
-    handler = fault_handler()
+    handler = FaultHandler().address()
     info = _DlInfo()
     if handler == 0 or not _LIBC.dladdr(ctypes.c_void_p(handler), ctypes.byref(info)):
         return False

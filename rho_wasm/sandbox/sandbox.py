@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from time import monotonic
 from typing import Any, Literal, Self
 
@@ -27,7 +26,7 @@ from rho_wasm.sandbox.loader import Loader
 from rho_wasm.sandbox.module import GuestModule, NativeModule
 from rho_wasm.sandbox.runtime import Runtime
 from rho_wasm.sandbox.slots import Overloaded, Slots
-from rho_wasm.sandbox.state import CallState, Capabilities
+from rho_wasm.sandbox.state import Capabilities
 from rho_wasm.sandbox.ticker import TickerKind
 from rho_wasm.sandbox.ways import Way, choose_way
 from rho_wasm.sandbox.worker_call import WorkerCall
@@ -105,7 +104,8 @@ class Sandbox:
 
         Raises :class:`rho_wasm.errors.ModuleRejected`, and :class:`Closed`.
         """
-        self._check_open()
+        if self._closed:
+            raise Closed("the sandbox")
         return await self._loader.load(wasm if type(wasm) is bytes else bytes(memoryview(wasm)))
 
     async def call(
@@ -133,7 +133,8 @@ class Sandbox:
         ``meter`` gets fuel, times, log and backtrace, however the call ends. Raises :class:`ToolError`, and ValueError
         for a module that another sandbox loaded. Cancellation stops the guest, and leaves once it is gone.
         """
-        self._check_open()
+        if self._closed:
+            raise Closed("the sandbox")
         label = name or tool
         native = module.held()
         try:
@@ -141,10 +142,10 @@ class Sandbox:
                 raise ValueError("the module was loaded by another sandbox")
             if tool not in native.tools:
                 raise ToolError("not_found", tool=label, detail="the module has no tool of this name")
-            slot = self._slots.take_now(label, limits.memory_bytes)
-            if slot is None:
+            memory_bytes = limits.memory_bytes
+            if not self._slots.take_now(label, memory_bytes):
                 with meter.clock.paused():
-                    slot = await self._slots.take(label, limits.memory_bytes)
+                    await self._slots.take(label, memory_bytes)
             try:
                 result = await self._in_slot(
                     native,
@@ -156,7 +157,7 @@ class Sandbox:
                     capabilities=capabilities if native.declared else None,
                 )
             finally:
-                self._slots.give_back(slot)
+                self._slots.give_back(label, memory_bytes)
         except Overloaded as full:
             raise ToolError("overloaded", tool=label, detail=full.detail, limit=full.limit, value=full.value) from None
         finally:
@@ -208,10 +209,6 @@ class Sandbox:
     async def __aexit__(self, *exception: object) -> None:
         await self.aclose()
 
-    def _check_open(self) -> None:
-        if self._closed:
-            raise Closed("the sandbox")
-
     async def _in_slot(
         self,
         native: NativeModule,
@@ -227,7 +224,8 @@ class Sandbox:
             self._held_s = 0.0
             with meter.clock.paused():
                 await anyio.lowlevel.checkpoint()
-        self._check_open()
+        if self._closed:
+            raise Closed("the sandbox")
         self._calls += 1
         deadline_ms = min(limits.deadline_ms, meter.clock.remaining_ms())
         stay = self._crowds.enter(native.sha256)
@@ -235,13 +233,12 @@ class Sandbox:
         if self._pool is None:
             run = Attempt(
                 self._runtime,
-                native.linked,
-                partial(
-                    CallState, limits=limits, declared=native.declared, capabilities=capabilities, names=native.names
-                ),
+                native,
                 request,
                 tool=tool,
+                limits=limits,
                 deadline_ms=deadline_ms,
+                capabilities=capabilities,
             )
         else:
             run = WorkerCall(
@@ -255,7 +252,13 @@ class Sandbox:
                 capabilities=capabilities,
             )
         try:
-            return await (run.run() if isinstance(run, WorkerCall) else self._here(run))
+            if isinstance(run, WorkerCall):
+                return await run.run()
+            # In this process: at once if that takes no longer than a slice, else in a thread.
+            began = monotonic()
+            result = run.at_once()
+            self._held_s += monotonic() - began
+            return await self._in_thread(run) if result is None else result
         finally:
             meter.at_once = stay.leave()
             used = run.used
@@ -263,13 +266,6 @@ class Sandbox:
             meter.guest_ms = used.guest_ms
             meter.guest_cpu_ms = used.guest_cpu_ms
             meter.log = used.log
-
-    async def _here(self, attempt: Attempt) -> HandlerResult | ToolError:
-        """In this process: at once if that takes no longer than a slice, else in a thread."""
-        began = monotonic()
-        result = attempt.at_once()
-        self._held_s += monotonic() - began
-        return await self._in_thread(attempt) if result is None else result
 
     async def _in_thread(self, attempt: Attempt) -> HandlerResult | ToolError:
         self._running[attempt] = ended = threading.Event()

@@ -13,7 +13,7 @@ import os
 
 from rho_wasm.sandbox.capi import library_path
 from rho_wasm.sandbox.config import EngineConfig
-from rho_wasm.sandbox.posix import fault_handler, handled_by
+from rho_wasm.sandbox.posix import FaultHandler, handled_by
 from rho_wasm.sandbox.state import GuestTrap
 
 __all__ = ["FORKED", "FaultGuard", "enable_before_engine", "wasmtime_answers"]
@@ -45,17 +45,18 @@ def enable_before_engine() -> bool:
 class FaultGuard:
     """Holds, before each call, that what was true when the engine was made still is."""
 
-    __slots__ = ("_handler", "_process")
+    __slots__ = ("_handler", "_now", "_process")
 
     def __init__(self, config: EngineConfig) -> None:
         self._process = os.getpid()
-        self._handler = fault_handler() if config["signals_based_traps"] else None
+        self._now = FaultHandler()
+        self._handler = self._now.address() if config["signals_based_traps"] else None
 
     def check(self) -> None:
         """Raises :class:`GuestTrap` (``capability_fault``, the host's) where running a guest could kill the process."""
         if os.getpid() != self._process:
             raise GuestTrap("capability_fault", FORKED)
-        if self._handler is not None and fault_handler() != self._handler:
+        if self._handler is not None and self._now.address() != self._handler:
             raise GuestTrap(
                 "capability_fault",
                 "the handler of SIGSEGV was replaced after the sandbox was made (faulthandler.disable?), "

@@ -6,13 +6,12 @@ import threading
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import NamedTuple
 
 import anyio
 
 from rho_wasm.limits import HostLimits
 
-__all__ = ["Overloaded", "Slot", "Slots"]
+__all__ = ["Overloaded", "Slots"]
 
 
 class Overloaded(Exception):
@@ -33,13 +32,6 @@ class _Waiter:
         self.memory = memory
         self.granted = False
         self.event = anyio.Event()
-
-
-class Slot(NamedTuple):
-    """A slot that was taken: who holds it gives it back, once."""
-
-    tool: str
-    memory: int
 
 
 class Slots:
@@ -67,22 +59,23 @@ class Slots:
     @asynccontextmanager
     async def taken(self, tool: str, *, memory: int) -> AsyncIterator[None]:
         """Holds a slot of ``tool`` and ``memory`` bytes inside. Raises :class:`Overloaded` after ``queue_ms``."""
-        slot = self.take_now(tool, memory) or await self.take(tool, memory)
+        if not self.take_now(tool, memory):
+            await self.take(tool, memory)
         try:
             yield
         finally:
-            self.give_back(slot)
+            self.give_back(tool, memory)
 
-    def take_now(self, tool: str, memory: int) -> Slot | None:
-        """A slot if one is free and nobody waits, else None."""
+    def take_now(self, tool: str, memory: int) -> bool:
+        """Takes a slot if one is free and nobody waits. Whoever has one gives it back, once."""
         with self._lock:
             if self._waiting or not self._fits(memory) or self._full(tool):
-                return None
+                return False
             self._count(tool, memory)
-        return Slot(tool, memory)
+        return True
 
-    async def take(self, tool: str, memory: int) -> Slot:
-        """Waits for a slot. Raises :class:`Overloaded` after ``queue_ms``."""
+    async def take(self, tool: str, memory: int) -> None:
+        """Waits for a slot and takes it. Raises :class:`Overloaded` after ``queue_ms``."""
         limits = self._limits
         if memory > limits.total_memory_bytes:
             raise Overloaded(
@@ -103,25 +96,24 @@ class Slots:
         if not waiter.granted:
             self._forget(waiter)
             raise self._overloaded(tool)
-        return Slot(tool, memory)
 
-    def give_back(self, slot: Slot) -> None:
+    def give_back(self, tool: str, memory: int) -> None:
         """The slot is free, and goes to whoever waits for it."""
         with self._lock:
             self._running -= 1
-            self._memory -= slot.memory
-            left = self._per_tool[slot.tool] - 1
+            self._memory -= memory
+            left = self._per_tool[tool] - 1
             if left:
-                self._per_tool[slot.tool] = left
+                self._per_tool[tool] = left
             else:
-                del self._per_tool[slot.tool]
+                del self._per_tool[tool]
         if self._waiting:
             self._grant()
 
     def _forget(self, waiter: _Waiter) -> None:
         """Whoever waited does not any more; a slot that came meanwhile goes on to the next."""
         if waiter.granted:
-            self.give_back(Slot(waiter.tool, waiter.memory))
+            self.give_back(waiter.tool, waiter.memory)
             return
         self._waiting.remove(waiter)
         self._grant()
