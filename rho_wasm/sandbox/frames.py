@@ -42,6 +42,7 @@ _NOTES = 16
 """Lines that the host itself may add to a log."""
 _ITEMS = 8 * (MAX_LINES + _NOTES)
 _DEPTH = 8
+_LARGEST: Final = 2**31 - 1
 _TEXT_CHARS = 2_000
 _TRACE_LINES, _TRACE_WIDTH = 64, 512
 _REASONS = frozenset(
@@ -97,7 +98,9 @@ class Ended:
                 "trace": list(failed.trace),
             }
         if self.log is not NOTHING_LOGGED:
-            message["log"] = [[line.level, line.text] for line in self.log.lines]
+            # Encoded by itself, so that whoever hears it may put off the work.
+            lines = [[line.level, line.text] for line in self.log.lines]
+            message["log"] = plain.encode(lines, max_bytes=_LARGEST, max_items=_ITEMS)
             message["dropped"] = self.log.dropped_bytes
         return message
 
@@ -190,7 +193,13 @@ def _failed(failed: dict[str, Any], limits: Limits) -> CallFailed:
 
 
 def _log(message: dict[str, Any], limits: Limits) -> CallLog:
-    lines, dropped = _typed(message, "log", list), _typed(message, "dropped", int)
+    encoded, dropped = _typed(message, "log", bytes), _typed(message, "dropped", int)
+    try:
+        lines = plain.decode(encoded, max_bytes=len(encoded), max_depth=_DEPTH, max_items=_ITEMS)
+    except PlainError:
+        lines = None
+    if type(lines) is not list:
+        raise Strange("its log is none")
     room = _ESCAPED * limits.log_bytes + _NOTES * _TEXT_CHARS
     checked = []
     for line in lines[: MAX_LINES + _NOTES]:

@@ -69,9 +69,9 @@ class Sandbox:
     None is what the environment variable RHO_WASM_WAY says, else ``native`` where this Python and this wasmtime bear
     it, else ``public``. Raises RuntimeError for ``native`` where it cannot be had, ValueError for no such way.
 
-    ``workers`` above 0 is how many processes run guests, one call at a time each: more calls a second of guests that
-    compute for longer than it takes to send them there (0.2 ms), and a fault of wasmtime's ends a worker and no host.
-    What calls come to is the same. A worker that dies by a signal is ``killed``, a crash of the call in it.
+    ``workers`` above 0 is how many processes run guests, one call at a time each. What calls come to is the same. A
+    fault of wasmtime's then ends a worker and no host (``killed``, a crash of the call in it), and what breaks out of
+    WebAssembly is still shut in. Sending a call there takes longer than a short guest runs: those are slower.
     """
 
     def __init__(

@@ -6,7 +6,8 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import anyio
 
@@ -16,7 +17,7 @@ from rho_wasm.host_threads import HostThreads, NoThread
 from rho_wasm.limits import Limits
 from rho_wasm.results import HandlerResult
 from rho_wasm.sandbox.crossing import as_tool_error, encode, encode_at_once, read_at_once
-from rho_wasm.sandbox.frames import Ended, HostCall, Strange, largest_of_worker, read_ended, read_host_call
+from rho_wasm.sandbox.frames import Ended, HostCall, Strange, heard, largest_of_worker, read_ended, read_host_call
 from rho_wasm.sandbox.module import NativeModule
 from rho_wasm.sandbox.slots import Overloaded
 from rho_wasm.sandbox.state import Capabilities
@@ -25,9 +26,14 @@ from rho_wasm.sandbox.workers import WorkerPool
 
 __all__ = ["WorkerCall"]
 
+_T = TypeVar("_T")
+
 _GRACE_S = 1.0
 """How much longer than its guest a worker may take to say how that ended. Then it is killed."""
 _LOST = (Gone, Strange, Overdue)
+_BYTES_AT_ONCE = 128 * 1024
+_LOG_AT_ONCE = 2_048
+"""Of what a worker says, and of the log in it, that is read on the event loop's thread."""
 _LAST_LOOK_S = 0.25
 """This process may have been asleep while the answer came."""
 
@@ -69,13 +75,13 @@ class WorkerCall:
         try:
             data = encode_at_once(self._request, limits=limits)
             if data is None:
-                data = await self._in_thread(encode, self._request, limits)
+                data = await self._in_thread(lambda: encode(self._request, limits=limits))
             self.used = await self._in_worker(data)
             if self.used.failed is not None:
                 raise self._fault or self.used.failed
             result = read_at_once(self.used.answer, limits=limits)
             if result is None:
-                result = await self._in_thread(envelope.parse_answer, self.used.answer, limits)
+                result = await self._in_thread(lambda: envelope.parse_answer(self.used.answer, limits=limits))
             return result
         except Overloaded:
             raise
@@ -84,14 +90,15 @@ class WorkerCall:
         except Exception as error:
             return as_tool_error(error, tool=self._tool, memory_refused=self.used.memory_refused)
 
-    async def _in_thread(self, function: Callable[..., Any], value: object, limits: Limits) -> Any:
+    async def _in_thread(self, function: Callable[[], _T]) -> _T:
         try:
-            outcome = await self._threads.run(lambda: function(value, limits=limits))
+            outcome = await self._threads.run(function)
         except NoThread:
             raise self._no_thread() from None
         if outcome.error is not None:
             raise outcome.error
-        return outcome.value
+        value: _T = outcome.value
+        return value
 
     async def _in_worker(self, data: bytes) -> Ended:
         worker = await self._pool.take()
@@ -130,7 +137,7 @@ class WorkerCall:
         while True:
             message = await self._heard(worker, until)
             if "capability" not in message:
-                ended = self._read(message, number)
+                ended = await self._read(message, number)
                 if ended.failed is not None and ended.failed.reason == "cancelled":
                     raise Strange("it gave up a call that nobody cancelled")
                 return ended
@@ -149,18 +156,32 @@ class WorkerCall:
         while True:
             message = await self._heard(worker, until)
             if "ended" in message:
-                return self._read(message, number)
+                return await self._read(message, number)
 
     async def _heard(self, worker: WorkerProcess, until: float) -> dict[str, Any]:
         for seconds in (until - time.monotonic(), _LAST_LOOK_S):
+            body = None
             with anyio.move_on_after(seconds):
                 await worker.flush()
-                return await worker.hear(largest_of_worker(self._limits))
+                body = await worker.hear(largest_of_worker(self._limits))
+            if body is not None:
+                return heard(body) if len(body) <= _BYTES_AT_ONCE else await self._shielded(partial(heard, body))
         raise Overdue
 
-    def _read(self, message: dict[str, Any], number: int) -> Ended:
+    async def _read(self, message: dict[str, Any], number: int) -> Ended:
         passed_ms = (time.monotonic() - self._began) * 1000
-        return read_ended(message, number=number, limits=self._limits, passed_ms=passed_ms)
+
+        def read() -> Ended:
+            return read_ended(message, number=number, limits=self._limits, passed_ms=passed_ms)
+
+        log = message.get("log")
+        return read() if type(log) is not bytes or len(log) <= _LOG_AT_ONCE else await self._shielded(read)
+
+    async def _shielded(self, function: Callable[[], _T]) -> _T:
+        """In a thread, and to its end: what a worker has said is said once."""
+        with anyio.CancelScope(shield=True):
+            return await self._in_thread(function)
+        raise AssertionError("nothing cancels this scope")
 
     async def _reply(self, capabilities: Capabilities, asked: HostCall) -> dict[str, Any]:
         """What the host says to what a guest asks for. Cancellation waits for the capability: it is code of ours."""

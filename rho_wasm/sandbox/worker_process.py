@@ -18,7 +18,7 @@ import anyio
 import anyio.to_thread
 
 from rho_wasm.limits import HostLimits, Limits
-from rho_wasm.sandbox.frames import HEAD, Strange, framed, heard
+from rho_wasm.sandbox.frames import HEAD, Strange, framed
 from rho_wasm.sandbox.module import NativeModule
 from rho_wasm.sandbox.ticker import TickerKind
 from rho_wasm.sandbox.ways import Way
@@ -177,11 +177,11 @@ class WorkerProcess:
             else:
                 del self._out[:sent]
 
-    async def hear(self, max_bytes: int) -> dict[str, Any]:
-        """The next message, of at most ``max_bytes``. Raises :class:`Gone`, :class:`Strange`."""
+    async def hear(self, max_bytes: int) -> bytes:
+        """The next frame, of at most ``max_bytes``. Raises :class:`Gone`, :class:`Strange`."""
         while True:
             if (body := self._whole(max_bytes)) is not None:
-                return heard(body)
+                return body
             try:
                 piece = self._socket.recv(_CHUNK)
             except BlockingIOError:

@@ -26,6 +26,7 @@ from tests.benchmarks.jobs import ECHO, JOBS, LOOP, SHA256
 from tests.benchmarks.measure import Pace
 from tests.benchmarks.peers import OURS, PEERS
 from tests.benchmarks.peers.extism import settle_signals
+from tests.benchmarks.peers.ours import with_workers
 from tests.benchmarks.report import Report, picture, pyplot, table
 
 _QUICK_S = 36.0
@@ -103,10 +104,13 @@ def _job_section(number: int) -> Section:
 
 
 async def _callers(report: Report, size: Size) -> None:
-    async with _host() as host:
+    async with _host() as host, _host(workers=2) as other:
+        peers = (*PEERS[:1], with_workers(other), *PEERS[1:])
         for callers in size.callers:
             report.groups.append(
-                await compare(host, ECHO, callers=callers, pace=size.pace, without=size.skips.get("callers"))
+                await compare(
+                    host, ECHO, callers=callers, pace=size.pace, peers=peers, without=size.skips.get("callers")
+                )
             )
         report.sandbox = host.sandbox.statistics()
 
@@ -158,9 +162,10 @@ SECTIONS: dict[str, Section] = {
 }
 
 
-def _host() -> AbstractAsyncContextManager[Host]:
+def _host(workers: int = 0) -> AbstractAsyncContextManager[Host]:
     """The limits are far away, so that all contenders do the whole job."""
-    return Host.open(":memory:", limits=HostLimits(call=Limits(fuel=10**12, deadline_ms=30_000)))
+    limits = HostLimits(call=Limits(fuel=10**12, deadline_ms=30_000))
+    return Host.open(":memory:", limits=limits, workers=workers)
 
 
 async def run(sections: Sequence[str], size: Size) -> Report:

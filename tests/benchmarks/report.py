@@ -130,16 +130,17 @@ def table(report: Report) -> Iterator[str]:
 def _group(group: Group) -> Iterator[str]:
     yield f"{group.title:36} {'min':>11} {'median':>11} {'p99':>11} {'calls/s':>11} {'RSS':>7} {'median/ours':>12}"
     ours = group.figures.get(OURS)
-    for peer in PEERS:
-        if (why := group.absent.get(peer.name)) is not None:
-            yield f"  {peer.name:34} {why}"
-        if (figures := group.figures.get(peer.name)) is None:
+    names = dict.fromkeys((*group.figures, *(peer.name for peer in PEERS)))
+    for name in names:
+        if (why := group.absent.get(name)) is not None:
+            yield f"  {name:34} {why}"
+        if (figures := group.figures.get(name)) is None:
             continue
-        rss = f"{group.rss_mib[peer.name]:.0f}M" if peer.name in group.rss_mib else ""
+        rss = f"{group.rss_mib[name]:.0f}M" if name in group.rss_mib else ""
         ratio = f"{figures.median_us / ours.median_us:.3f}" if ours is not None else ""
         times = " ".join(f"{time:9,.1f}us" for time in (figures.min_us, figures.median_us, figures.p99_us))
         once = " (one call)" if figures.samples == 1 else ""
-        yield f"  {peer.name + once:34} {times} {figures.calls_per_s:11,.1f} {rss:>7} {ratio:>12}"
+        yield f"  {name + once:34} {times} {figures.calls_per_s:11,.1f} {rss:>7} {ratio:>12}"
 
 
 def _aims(groups: Sequence[Group]) -> Iterator[str]:

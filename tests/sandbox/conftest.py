@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import anyio
 import pytest
@@ -43,9 +44,11 @@ def with_workers(shared_cache: NativeCache) -> Iterator[Sandbox]:
             for _ in range(4):
                 tasks.start_soon(called, sandbox, answering({"ok": 1}))
 
-    anyio.run(until_all_serve)
-    yield sandbox
-    anyio.run(sandbox.aclose)
+    # In a thread: the first that asks for it may be a fixture on an event loop.
+    with ThreadPoolExecutor(1) as aside:
+        aside.submit(anyio.run, until_all_serve).result()
+        yield sandbox
+        aside.submit(anyio.run, sandbox.aclose).result()
 
 
 @pytest.fixture(params=["native", "public", "process"])

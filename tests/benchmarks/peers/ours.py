@@ -6,8 +6,9 @@ from rho_wasm import Host, ToolCall
 from tests.benchmarks.guests import rho_guest
 from tests.benchmarks.jobs import Job
 from tests.benchmarks.measure import AsyncContender
+from tests.benchmarks.peers.peer import Peer
 
-__all__ = ["ours"]
+__all__ = ["ours", "with_workers"]
 
 
 async def ours(host: Host | None, job: Job, callers: int) -> AsyncContender:
@@ -26,3 +27,12 @@ async def ours(host: Host | None, job: Job, callers: int) -> AsyncContender:
 
     job.check(await once())
     return AsyncContender(once, callers)
+
+
+def with_workers(other: Host) -> Peer:
+    """The same through ``other``, a host with two worker processes."""
+
+    async def enter(host: Host | None, job: Job, callers: int) -> AsyncContender:
+        return await ours(other, job, callers)
+
+    return Peer("rho_wasm_workers", "the same, guests in two worker processes", enter)
