@@ -71,23 +71,6 @@ class CallClock:
         """The clock stands still inside. May be nested. Only in the task of the call."""
         return _Paused(self)
 
-    def _pause(self) -> bool:
-        """Answers whether the clock ran until now."""
-        self._paused += 1
-        scope = self._scope
-        if scope is None or self._paused > 1:
-            return False
-        # While paused, _deadline holds the time that is left.
-        self._deadline -= anyio.current_time()
-        scope.deadline = math.inf
-        return True
-
-    def _resume(self, ran: bool) -> None:
-        self._paused -= 1
-        if ran and self._scope is not None:
-            self._deadline += anyio.current_time()
-            self._scope.deadline = self._deadline
-
     def spend(self, milliseconds: float) -> None:
         """Takes what a handler used inside ``paused()`` that was its own time after all (a guest's run)."""
         self._deadline -= milliseconds / 1000
@@ -102,12 +85,26 @@ class _Paused(AbstractContextManager[None]):
 
     def __init__(self, clock: CallClock) -> None:
         self._clock = clock
+        self._ran = False
+        """Whether the clock ran until the block began."""
 
     def __enter__(self) -> None:
-        self._ran = self._clock._pause()
+        clock = self._clock
+        clock._paused += 1
+        scope = clock._scope
+        if scope is None or clock._paused > 1:
+            return
+        # While paused, _deadline holds the time that is left.
+        clock._deadline -= anyio.current_time()
+        scope.deadline = math.inf
+        self._ran = True
 
     def __exit__(self, *exception: object) -> None:
-        self._clock._resume(self._ran)
+        clock = self._clock
+        clock._paused -= 1
+        if self._ran and clock._scope is not None:
+            clock._deadline += anyio.current_time()
+            clock._scope.deadline = clock._deadline
 
 
 class CallMeter:
@@ -136,7 +133,8 @@ class CallMeter:
         self.guest_ms = 0.0
         """Wall clock in the guest itself, without queueing and compiling (milliseconds)."""
         self.guest_cpu_ms = 0.0
-        """CPU time of the same (milliseconds): a starved host must not strike a tool."""
+        """CPU time of the same (milliseconds): a starved host must not strike a tool. Of a call that was over within
+        half a millisecond it is taken to be all of that."""
         self.at_once = 1.0
         """How many calls of its artifact ran during it, itself included, on average: they shared what CPU there was."""
         self.generation: int | None = None

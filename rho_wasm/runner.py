@@ -165,8 +165,8 @@ class ToolRunner:
             waited = self._gatekeeper is not None
             # Guests wait in their sandbox, which has slots for all of them and for each tool. Were they to hold slots
             # here meanwhile, one slow guest could keep every other tool from running.
-            in_slot = not is_host_made(tool)
-            if in_slot:
+            guest = is_host_made(tool)
+            if not guest:
                 if self._slots.value:
                     self._slots.acquire_nowait()
                 else:
@@ -176,9 +176,9 @@ class ToolRunner:
                 if waited:
                     # It may have been long: what was withdrawn meanwhile does not run.
                     self._check_withdrawn(tool, tools)
-                result = await self._run_in_slot(tool, arguments, told, watermark)
+                result = await self._run_in_slot(tool, arguments, told, watermark, guest=guest)
             finally:
-                if in_slot:
+                if not guest:
                     self._slots.release()
         except ToolError as error:
             result = not_answered(error, told, generation=error.generation)
@@ -214,10 +214,10 @@ class ToolRunner:
             raise ToolError("not_found", tool=tool.name, detail="it was withdrawn while the call waited")
 
     async def _run_in_slot(
-        self, tool: Tool, arguments: dict[str, Any], context: ToolContext, watermark: Watermark
+        self, tool: Tool, arguments: dict[str, Any], context: ToolContext, watermark: Watermark, *, guest: bool
     ) -> ToolResult:
+        """``guest``: the sandbox keeps its deadline, so an answer of it came in time."""
         generation = _generation_of(tool)
-        guest = is_host_made(tool)  # the sandbox keeps its deadline, so an answer of it came in time
         stop = _Stop(scoped=not guest or self.registry.calls_may_be_cancelled)
         running = RunningCall(tool, context, stop.cancel, generation)
         result: ToolResult | None = None

@@ -92,9 +92,11 @@ class ArgumentSchema:
         the event loop for about 20 ms at most, and refuses what may take longer. ``size`` says how many values and
         keys they have, and how many characters all their texts, where the caller knows.
         """
-        if not isinstance(arguments, Mapping):
-            return (f"arguments: got {_shown(arguments)}, wanted a map",)
-        instance = arguments if type(arguments) is dict else thaw(arguments)
+        instance = arguments
+        if type(arguments) is not dict:
+            if not isinstance(arguments, Mapping):
+                return (f"arguments: got {_shown(arguments)}, wanted a map",)
+            instance = thaw(arguments)
         if not self._fits(instance, size):
             try:
                 WorkCounter(most=_MAX_NS, looks=_MAX_LOOKS).count(self._graph.node, instance)

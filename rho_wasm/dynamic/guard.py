@@ -42,6 +42,8 @@ class Guard:
 
     def held(self, version: VersionKey) -> Quarantine | None:
         """The quarantine of a version, None if there is none that still holds."""
+        if not self._unsaved and not self._stored:
+            return None
         found = self._unsaved.get(version) or self._stored.get(version)
         return found if found is not None and found.active else None
 

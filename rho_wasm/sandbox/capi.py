@@ -37,6 +37,7 @@ __all__ = [
     "prototype",
     "raise_epoch",
     "raise_fault",
+    "set_data",
 ]
 
 MAX_FRAMES = 32
@@ -77,7 +78,7 @@ _increment_epoch = prototype(SHORT, "wasmtime_engine_increment_epoch", None, _P)
 memory_data = prototype(SHORT, "wasmtime_memory_data", _P, _P, _P)
 memory_size = prototype(SHORT, "wasmtime_memory_data_size", _SIZE, _P, _P)
 _on_epoch = prototype(SHORT, "wasmtime_store_epoch_deadline_callback", None, _P, _P, _P, _P)
-_set_data = prototype(SHORT, "wasmtime_context_set_data", None, _P, _P)
+set_data = prototype(SHORT, "wasmtime_context_set_data", None, _P, _P)
 _set_epoch = prototype(SHORT, "wasmtime_context_set_epoch_deadline", None, _P, ctypes.c_uint64)
 _set_fuel = prototype(SHORT, "wasmtime_context_set_fuel", _P, _P, ctypes.c_uint64)
 _set_limits = prototype(SHORT, "wasmtime_store_limiter", None, _P, *(ctypes.c_int64,) * 5)
@@ -137,11 +138,11 @@ def equip(
 ) -> int:
     """Bounds a new store, and answers its context. The store asks the epoch callback at its first tick.
 
-    ``call_id`` is what host functions and the epoch callback find the call by: a number, because an object that the
-    store keeps alive and that reaches the store would keep both alive for ever.
+    ``call_id`` is what the epoch callback finds the call by; host functions find it by the store's data
+    (:func:`set_data`). It is a number, because an object that the store keeps alive and that reaches the store would
+    keep both alive for ever.
     """
     context: int = _store_context(store)
-    _set_data(context, call_id)
     _on_epoch(store, trampolines.epoch_address, call_id, None)
     _set_epoch(context, 1)
     _set_limits(store, memory_bytes, table_elements, 1, 1, 1)

@@ -36,24 +36,20 @@ class Crowds:
         crowd = self._crowds.get(sha256)
         if crowd is None:
             crowd = self._crowds[sha256] = _Crowd(now)
-        crowd.advance(now)
+        else:
+            crowd.advance(now)
         crowd.running += 1
-        return Stay(self, sha256, crowd)
-
-    def _leave(self, sha256: str, crowd: _Crowd) -> None:
-        crowd.advance(self._clock())
-        crowd.running -= 1
-        if not crowd.running:
-            del self._crowds[sha256]
+        return Stay(self._crowds, self._clock, sha256, crowd)
 
 
 class Stay:
     """One call among those of its module."""
 
-    __slots__ = ("_area", "_began", "_crowd", "_crowds", "_sha256")
+    __slots__ = ("_area", "_began", "_clock", "_crowd", "_crowds", "_sha256")
 
-    def __init__(self, crowds: Crowds, sha256: str, crowd: _Crowd) -> None:
+    def __init__(self, crowds: dict[str, _Crowd], clock: Callable[[], float], sha256: str, crowd: _Crowd) -> None:
         self._crowds = crowds
+        self._clock = clock
         self._sha256 = sha256
         self._crowd = crowd
         self._began, self._area = crowd.at, crowd.area
@@ -61,6 +57,9 @@ class Stay:
     def leave(self) -> float:
         """How many calls of the module ran during this one, itself included: the mean over its time, at least 1."""
         crowd = self._crowd
-        self._crowds._leave(self._sha256, crowd)
+        crowd.advance(self._clock())
+        crowd.running -= 1
+        if not crowd.running:
+            del self._crowds[self._sha256]
         lasted = crowd.at - self._began
         return max(1.0, (crowd.area - self._area) / lasted) if lasted > 0 else 1.0

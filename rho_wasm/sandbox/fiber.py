@@ -158,7 +158,7 @@ class FiberInstance:
         """It has moved to a thread, and still is suspended again and again."""
         self._future = self._wanted = 0
         self._found_memory = False
-        self._store: int = store_new(engine, None, None)
+        self._store: int = store_new(engine, call_id, None)
         try:
             self._context = equip(
                 self._store,

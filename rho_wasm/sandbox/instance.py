@@ -21,6 +21,7 @@ from rho_wasm.sandbox.capi import (
     memory_size,
     prototype,
     raise_fault,
+    set_data,
 )
 from rho_wasm.sandbox.module import Linked
 
@@ -100,6 +101,7 @@ class OwnStackInstance:
                 memory_bytes=limits.memory_bytes,
                 table_elements=limits.table_elements,
             )
+            set_data(self._context, call_id)
         except BaseException:
             self.close()
             raise

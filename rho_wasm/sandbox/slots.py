@@ -69,10 +69,10 @@ class Slots:
     def take_now(self, tool: str, memory: int) -> bool:
         """Takes a slot if one is free and nobody waits. Whoever has one gives it back, once."""
         with self._lock:
-            if self._waiting or not self._fits(memory) or self._full(tool):
-                return False
-            self._count(tool, memory)
-        return True
+            free = not self._waiting and self._fits(memory) and not self._full(tool)
+            if free:
+                self._count(tool, memory)
+            return free
 
     async def take(self, tool: str, memory: int) -> None:
         """Waits for a slot and takes it. Raises :class:`Overloaded` after ``queue_ms``."""
