@@ -22,6 +22,7 @@ from rho_wasm.policy import Policy
 from rho_wasm.registry import ToolRegistry
 from rho_wasm.runner import ToolRunner
 from rho_wasm.sandbox import NativeCache, Sandbox
+from rho_wasm.sandbox.ways import Way
 from rho_wasm.sources import ToolSource
 from rho_wasm.toolchains import build
 from rho_wasm.tools import Tool
@@ -66,6 +67,7 @@ class Host:
         approve: Approve | None = None,
         on_event: OnEvent | None = None,
         workers: int = 0,
+        way: Way | None = None,
     ) -> AsyncIterator[Host]:
         """A host on ``store``: a folder (made if it is not there), ``":memory:"``, or a :class:`Store`.
 
@@ -73,8 +75,9 @@ class Host:
         source, then ``sources`` in their order. ``gate`` is asked before each call. ``policy`` is a :class:`Policy` or
         the path of its TOML file; None is the default policy. ``limits`` bound the host, or, given :class:`Limits`,
         each call. ``approve`` answers the switch gate ``approval``. ``on_event`` hears every event, in the event
-        loop's thread. ``workers`` above 0 is how many processes run guests; else this process does. A :class:`Store`
-        that was handed in stays open; everything else is closed at the end.
+        loop's thread. ``workers`` above 0 is how many processes run guests; else this process does. ``way`` is how it
+        calls them (:class:`Sandbox`). A :class:`Store` that was handed in stays open; everything else is closed at the
+        end.
 
         Raises :class:`rho_wasm.errors.PolicyError` and :class:`rho_wasm.errors.StoreError`: then nothing was started.
         """
@@ -91,6 +94,7 @@ class Host:
                     limits=bounds,
                     cache=NativeCache.default(max_bytes=bounds.compiled_cache_bytes),
                     workers=workers,
+                    way=way,
                 ) as sandbox,
                 DynamicSource(
                     opened,

@@ -1,4 +1,4 @@
-"""Which way guest calls take: ``native`` where this Python and this wasmtime are known to bear it, else ``public``.
+"""Which way guest calls take: ``public``, or ``native`` where it is asked for and this Python and wasmtime bear it.
 
 ``native`` calls wasmtime's asynchronous C API, which the Python bindings do not declare: a short call is over before a
 thread could have been woken. ``public`` runs each call in a thread, through calls that the bindings declare. What a
@@ -40,21 +40,24 @@ _SIZES = {"wasmtime_extern_t": 32, "wasmtime_func_t": 16, "wasmtime_instance_t":
 
 
 def choose_way(asked: str | None) -> Way:
-    """``asked``, or what the environment asks, or the best that there is.
+    """``asked``, or what the environment asks, or ``public``.
+
+    ``native`` has to be asked for, because it runs guests where Python delivers signals. On the main thread a handler
+    that raises (Ctrl-C under trio, a second one under asyncio, an alarm) may do so on the way into a callback of
+    wasmtime's, before any line of ours: ctypes then answers whatever lay in memory, and the process dies. Ask for it
+    where the event loop runs in another thread, or where no handler raises.
 
     Raises ValueError for a way that there is not, RuntimeError for ``native`` where it cannot be had.
     """
-    way = asked or os.environ.get(WAY_VARIABLE) or None
-    if way is not None and way not in get_args(Way):
+    way = asked or os.environ.get(WAY_VARIABLE) or "public"
+    if way not in get_args(Way):
         raise ValueError(f"there is no way {way!r} of calling guests: {' or '.join(get_args(Way))}")
     if way == "public":
         return "public"
     reason = why_not_native()
-    if reason is None:
-        return "native"
-    if way == "native":
+    if reason is not None:
         raise RuntimeError(f"guests cannot be called the native way here: {reason}")
-    return "public"
+    return "native"
 
 
 def why_not_native() -> str | None:

@@ -9,9 +9,9 @@ import pytest
 
 from rho_wasm.dynamic.artifact import Artifact
 from rho_wasm.toolchains import build
-from tests.sandbox.conftest import sandbox, shared_cache, way
+from tests.sandbox.conftest import sandbox, shared_cache, way, with_workers
 
-__all__ = ["asking_artifact", "sandbox", "shared_cache", "values_artifact", "way"]
+__all__ = ["asking_artifact", "sandbox", "shared_cache", "values_artifact", "way", "with_workers"]
 
 GUESTS = Path(__file__).parent / "guests"
 

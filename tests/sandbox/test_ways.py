@@ -19,7 +19,10 @@ def nobody_asked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @KNOWN
-def test_the_native_way_is_taken_where_it_can_be_had() -> None:
+def test_the_native_way_is_taken_where_it_is_asked_for_and_nowhere_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert choose_way(None) == "public"
+    assert choose_way("native") == "native"
+    monkeypatch.setenv(WAY_VARIABLE, "native")
     assert choose_way(None) == "native"
 
 
@@ -50,18 +53,19 @@ def test_a_way_that_there_is_not_is_refused(monkeypatch: pytest.MonkeyPatch, ask
         ("_SIZES", {"wasmtime_func_t": 8}, "structures"),
     ],
 )
-def test_another_wasmtime_than_the_known_takes_the_public_way(
+def test_with_another_wasmtime_than_the_known_the_native_way_is_refused(
     monkeypatch: pytest.MonkeyPatch, name: str, value: object, detail: str
 ) -> None:
     monkeypatch.setattr(module, name, value)
-    assert choose_way(None) == "public"
     with pytest.raises(RuntimeError, match=detail):
         choose_way("native")
 
 
 @pytest.mark.parametrize(("attribute", "value"), [("version_info", (3, 14, 0)), ("platform", "win32")])
-def test_another_python_or_system_than_the_known_takes_the_public_way(
+def test_on_another_python_or_system_than_the_known_the_native_way_is_refused(
     monkeypatch: pytest.MonkeyPatch, attribute: str, value: object
 ) -> None:
     monkeypatch.setattr(sys, attribute, value)
     assert choose_way(None) == "public"
+    with pytest.raises(RuntimeError):
+        choose_way("native")

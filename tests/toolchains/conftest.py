@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.sandbox.conftest import sandbox, shared_cache, way
+from tests.sandbox.conftest import sandbox, shared_cache, way, with_workers
 
-__all__ = ["MINIMAL_C", "MINIMAL_WAT", "manifest", "sandbox", "shared_cache", "way"]
+__all__ = ["MINIMAL_C", "MINIMAL_WAT", "manifest", "sandbox", "shared_cache", "way", "with_workers"]
 
 MINIMAL_C = """
 #include "rho.h"
