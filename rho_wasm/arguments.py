@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, cast
+
+import anyio.to_thread
 
 from rho_wasm.errors import NotPlain, PlainError, ToolError
 from rho_wasm.frozen import FrozenMap, thaw
@@ -16,8 +19,10 @@ __all__ = ["checked_arguments"]
 _BOUNDS = Limits()
 
 
-def checked_arguments(arguments: Any, schema: ArgumentSchema, *, tool: str) -> dict[str, Any]:
+async def checked_arguments(arguments: Any, schema: ArgumentSchema, *, tool: str) -> dict[str, Any]:
     """A private copy of ``arguments``: what the handler does to it changes nothing else.
+
+    Where the check takes longer than the event loop may wait, a thread makes it.
 
     Raises :class:`ToolError` (``invalid_arguments``) unless they are a map of plain data within ``request_bytes``,
     ``depth`` and ``items`` of :class:`Limits` that is valid against ``schema``; its detail says what is wanted.
@@ -32,6 +37,9 @@ def checked_arguments(arguments: Any, schema: ArgumentSchema, *, tool: str) -> d
         )
     except PlainError as error:
         raise ToolError("invalid_arguments", tool=tool, detail=inert(str(error))) from None
-    if problems := schema.problems(copy, size=(items, chars)):
+    problems = schema.problems_at_once(copy, size=(items, chars))
+    if problems is None:
+        problems = await anyio.to_thread.run_sync(partial(schema.problems, copy, size=(items, chars)))
+    if problems:
         raise ToolError("invalid_arguments", tool=tool, detail="; ".join(problems))
     return cast("dict[str, Any]", copy)

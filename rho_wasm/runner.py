@@ -157,7 +157,7 @@ class ToolRunner:
             meter=CallMeter(CallClock(self.default_timeout_ms)),
         )
         try:
-            tool, arguments = self._admit(call, tools, told, timeout_ms)
+            tool, arguments = await self._admit(call, tools, told, timeout_ms)
             if self._gatekeeper is not None:
                 await self._gatekeeper.ask(call, told)
                 if call.arguments != arguments:
@@ -188,7 +188,7 @@ class ToolRunner:
         self._finish(result, told)
         return result
 
-    def _admit(
+    async def _admit(
         self, call: ToolCall, tools: ToolSnapshot | None, context: ToolContext, timeout_ms: int | None
     ) -> tuple[Tool, dict[str, Any]]:
         """The tool and a private copy of its arguments, or the ToolError that refuses them. Sets the call's bound."""
@@ -201,7 +201,7 @@ class ToolRunner:
             schema = self.registry.schema_of(tool)
         except SchemaInvalid as error:
             raise ToolError("not_found", tool=tool.name, detail=inert(str(error))) from None
-        arguments = checked_arguments(call.arguments, schema, tool=tool.name)
+        arguments = await checked_arguments(call.arguments, schema, tool=tool.name)
         bound = self.default_timeout_ms if tool.timeout_ms is None else tool.timeout_ms
         if timeout_ms is not None and timeout_ms < bound:
             bound, context.meter.own_bound = timeout_ms, False

@@ -32,6 +32,9 @@ _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 # each) to know before.
 _MAX_NS: Final = 8_000_000
 _MAX_LOOKS: Final = 5_000
+# In a thread the counting disturbs nobody much; the check itself keeps the interpreter lock, and is estimated high.
+_PATIENT_NS: Final = 60_000_000
+_PATIENT_LOOKS: Final = 300_000
 _TOO_MUCH: Final = (
     "arguments: they nest too deeply, are too many or too long to be checked against the tool's schema and its patterns"
 )
@@ -88,10 +91,21 @@ class ArgumentSchema:
         """What is wrong with ``arguments`` (plain data), at most 8 lines; () if they are valid.
 
         A line names the place, what was given (inert and short) and what is wanted: ``days: got text "three", wanted an
-        integer``. Only the first is named, or only that there is one, where finding more would take long: this keeps
-        the event loop for about 20 ms at most, and refuses what may take longer. ``size`` says how many values and
-        keys they have, and how many characters all their texts, where the caller knows.
+        integer``. Only the first is named, or only that there is one, where finding more would take long. It may take
+        part of a second to see what a check would cost, and refuses what may then take long itself: not for the event
+        loop's thread. ``size`` says how many values and keys they have, and how many characters all their texts, where
+        the caller knows.
         """
+        found = self._problems(arguments, size, most=_PATIENT_NS, looks=_PATIENT_LOOKS)
+        return (_TOO_MUCH,) if found is None else found
+
+    def problems_at_once(self, arguments: Any, *, size: tuple[int, int] | None = None) -> tuple[str, ...] | None:
+        """The same, or None where it is not said within about 20 ms: then ask :meth:`problems`, in a thread."""
+        return self._problems(arguments, size, most=_MAX_NS, looks=_MAX_LOOKS)
+
+    def _problems(
+        self, arguments: Any, size: tuple[int, int] | None, *, most: int, looks: int
+    ) -> tuple[str, ...] | None:
         instance = arguments
         if type(arguments) is not dict:
             if not isinstance(arguments, Mapping):
@@ -99,9 +113,9 @@ class ArgumentSchema:
             instance = thaw(arguments)
         if not self._fits(instance, size):
             try:
-                WorkCounter(most=_MAX_NS, looks=_MAX_LOOKS).count(self._graph.node, instance)
+                WorkCounter(most=most, looks=looks).count(self._graph.node, instance)
             except TooMuchError:
-                return (_TOO_MUCH,)
+                return None
         try:
             if self._validator.is_valid(instance):
                 return ()

@@ -577,3 +577,12 @@ async def test_a_subscriber_that_raises_fails_no_call() -> None:
 def test_bounds_are_above_zero(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="above 0"):
         ToolRunner(ToolRegistry([]), **options)
+
+
+async def test_arguments_that_take_long_to_check_are_checked_all_the_same() -> None:
+    row = {"type": "object", "properties": {"id": {"type": "integer"}}, "required": ["id"]}
+    schema = {"properties": {"rows": {"type": "array", "items": {"$ref": "#/$defs/row"}}}, "$defs": {"row": row}}
+    runner = runner_of(make(lambda arguments: Ok(len(arguments["rows"])), input_schema={"type": "object", **schema}))
+    rows = [{"id": number} for number in range(5_000)]
+    assert (await runner.run(call(arguments={"rows": rows}))).value == 5_000
+    assert (await runner.run(call(arguments={"rows": [*rows, {}]}))).reason == "invalid_arguments"

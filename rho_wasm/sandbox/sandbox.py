@@ -67,9 +67,9 @@ class Sandbox:
 
     ``limits`` bound the host; without a ``cache`` every process compiles for itself. ``way`` is how calls are made:
     ``public``, each in a thread, or ``native``, a short one on the event loop's own thread; None is what the
-    environment variable RHO_WASM_WAY says, else ``public``. ``native`` is much faster for short calls and has to be asked for: on
-    the main thread a signal handler that raises while a guest runs there (Ctrl-C) can end the process. Raises
-    RuntimeError for ``native`` where it cannot be had, ValueError for no such way.
+    environment variable RHO_WASM_WAY says, else ``public``. ``native`` is much faster for short calls and has to be
+    asked for: on the main thread a signal handler that raises while a guest runs there (Ctrl-C) can end the process.
+    Raises RuntimeError for ``native`` where it cannot be had, ValueError for no such way.
 
     ``workers`` above 0 is how many processes run guests, one call at a time each. What calls come to is the same. A
     fault of wasmtime's then ends a worker and no host (``killed``, a crash of the call in it), and what breaks out of
