@@ -34,6 +34,8 @@ Approve: TypeAlias = Callable[[Review], bool | str | Awaitable[bool | str]]
 Rebuild: TypeAlias = Callable[[Artifact], Awaitable[bytes]]
 """Builds an artifact's source again with this host's toolchain and answers the module's bytes."""
 
+_AUTHOR_S = 24 * 3600.0
+"""How long quarantines count against their author, beside their tool and artifact."""
 _PROBLEMS = 8
 """So many are told; a model mends the first ones and stages again."""
 _EXAMPLES_S = 60.0
@@ -183,10 +185,12 @@ class SwitchGates:
             return ""
         authors = self._store.history.authors()
         by_tool, by_artifact, by_author = (defaultdict[str, list[Quarantine]](list) for _ in range(3))
+        day_ago = self._store.clock() - _AUTHOR_S
         for each in held:
             by_tool[each.version.tool].append(each)
             by_artifact[each.version.artifact].append(each)
-            for author in authors.get(each.version, ()):
+            # An author's name may stand for every session of a model: one hostile one must not stop all for good.
+            for author in authors.get(each.version, ()) if each.at > day_ago else ():
                 by_author[author].append(each)
         artifacts = sorted({candidate.tools[name].artifact for name in names})
         for what, grouped, which in (

@@ -32,6 +32,7 @@ from rho_wasm.sandbox.native import (
     instantiate_async,
     set_yield_interval,
     store_delete,
+    store_delete_in_thread,
     store_new,
 )
 
@@ -259,5 +260,5 @@ class FiberInstance:
 
     def close(self) -> None:
         self.abandon()
-        store_delete(self._store)
+        (store_delete if self._poll is future_poll else store_delete_in_thread)(self._store)
         self._frames.give_back(self._frame)

@@ -268,6 +268,18 @@ async def test_real_crashes_of_three_versions_are_laundering(cache: NativeCache)
         assert (await rejected(bench, artifact("calc"))).gate == "approval"
 
 
+async def test_an_authors_faults_are_held_against_its_other_tools_for_a_day(cache: NativeCache) -> None:
+    """One name may stand for every session of a model."""
+    clock = FixedClock()
+    async with open_bench(cache, clock=clock) as bench:
+        for number in range(3):
+            await bench.go(artifact(f"calc_{number}", body=TRAPS))
+            await bench.crash(f"calc_{number}", times=3)
+        assert (await rejected(bench, artifact("another"))).gate == "approval"
+        clock.advance(24 * 3600 + 1)
+        await bench.go(artifact("another"))
+
+
 async def test_a_fault_under_new_names_is_laundering_too(cache: NativeCache) -> None:
     async with open_bench(cache) as bench:
         for number in range(3):

@@ -19,7 +19,7 @@ from rho_wasm.sandbox import NativeCache, Sandbox
 from rho_wasm.sandbox.guest_call import GuestCall
 from rho_wasm.sandbox.runtime import Runtime
 from rho_wasm.sandbox.slices import SlicedCall, State
-from rho_wasm.sandbox.state import CallState
+from rho_wasm.sandbox.state import CallState, Elsewhere
 from rho_wasm.sandbox.ways import why_not_native
 from tests.sandbox.guests import ECHO, answering, called, data, guest, wat
 
@@ -76,8 +76,15 @@ def test_a_long_call_is_left_and_goes_on_where_it_was(runtime: Runtime) -> None:
 
 def test_a_guest_that_only_calls_the_host_is_left_too(runtime: Runtime) -> None:
     storm = "(loop $l (call $log (i32.const 20) (i32.const 0) (i32.const 0)) (br $l)) unreachable"
-    one, call = sliced(runtime, storm, fuel=100_000_000)
-    assert not one.first_slice()
+    for _ in range(200):
+        one, call = sliced(runtime, storm, fuel=100_000_000)
+        try:
+            assert not one.first_slice()
+            break
+        except Elsewhere:
+            one.close()  # The machine took longer over one host call than a slice lasts: it begins anew in a thread.
+    else:
+        raise AssertionError("a slice is always over in the middle of a host call")
     with pytest.raises(Exception, match="out_of_fuel"):
         one.rest()
     assert call.fuel_used == 100_000_000
