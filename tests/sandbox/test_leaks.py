@@ -98,10 +98,10 @@ async def test_thousands_of_calls_leave_neither_memory_nor_descriptors(sandbox: 
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(300)
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-async def test_hundreds_of_thousands_of_calls_leave_neither_memory_nor_descriptors(sandbox: Sandbox) -> None:
-    memory, files = await _many(sandbox, 200_000)
+async def test_tens_of_thousands_of_calls_leave_neither_memory_nor_descriptors(sandbox: Sandbox) -> None:
+    memory, files = await _many(sandbox, 20_000)
     assert memory < 8 * MEBIBYTE
     assert files <= 0
 
