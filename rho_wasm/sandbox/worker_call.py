@@ -101,6 +101,14 @@ class WorkerCall:
         return value
 
     async def _in_worker(self, data: bytes) -> Ended:
+        """Raises the ToolError that the call became, where its worker died of it."""
+        while True:
+            ended = await self._in_next_worker(data)
+            if ended is not None:
+                return ended
+
+    async def _in_next_worker(self, data: bytes) -> Ended | None:
+        """None where the worker died before it had read that there is a call: then that is not why it died."""
         worker = await self._pool.take()
         keep = False
         try:
@@ -118,6 +126,9 @@ class WorkerCall:
                 keep = True
                 return ended
             except _LOST as lost:
+                if isinstance(lost, Gone) and lost.unread and not self._host_calls and not self._pool.closed:
+                    await self._pool.failed(worker)
+                    return None
                 raise await self._lost(worker, lost) from None
             except BaseException:
                 with anyio.CancelScope(shield=True), contextlib.suppress(*_LOST):

@@ -43,7 +43,11 @@ main()
 
 
 class Gone(Exception):
-    """The worker's end of the socket is closed."""
+    """The worker's end of the socket is closed. ``unread``: it had not read all that it was sent."""
+
+    def __init__(self, *, unread: bool = False) -> None:
+        super().__init__(unread)
+        self.unread = unread
 
 
 class Overdue(Exception):
@@ -173,12 +177,15 @@ class WorkerProcess:
             except BlockingIOError:
                 await anyio.wait_writable(self._socket)
             except OSError:
-                raise Gone from None
+                raise Gone(unread=True) from None
             else:
                 del self._out[:sent]
 
     async def hear(self, max_bytes: int) -> bytes:
-        """The next frame, of at most ``max_bytes``. Raises :class:`Gone`, :class:`Strange`."""
+        """The next frame, of at most ``max_bytes``. Raises :class:`Gone`, :class:`Strange`.
+
+        Linux resets a socket whose other end is closed with something unread in it; elsewhere ``unread`` is not known.
+        """
         while True:
             if (body := self._whole(max_bytes)) is not None:
                 return body
@@ -187,8 +194,8 @@ class WorkerProcess:
             except BlockingIOError:
                 await anyio.wait_readable(self._socket)
                 continue
-            except OSError:
-                raise Gone from None
+            except OSError as error:
+                raise Gone(unread=isinstance(error, ConnectionResetError)) from None
             if not piece:
                 raise Gone
             self._in += piece

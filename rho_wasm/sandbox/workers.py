@@ -73,7 +73,7 @@ class WorkerPool:
             try:
                 await worker.ready()
             except (Gone, Strange):
-                await self._failed(worker)
+                await self.failed(worker)
             except BaseException:
                 self.give_back(worker)
                 raise
@@ -108,6 +108,13 @@ class WorkerPool:
         with anyio.CancelScope(shield=True):
             await self.fill()
         return code
+
+    async def failed(self, worker: WorkerProcess) -> None:
+        """It ended, or was strange, before it served the call that it was taken for."""
+        self._failures.append(time.monotonic())
+        worker.close()
+        code = await self.bury(worker)
+        self._last_failure = f"with code {code}" if code >= 0 else f"by {signal_name(-code)}"
 
     async def aclose(self) -> None:
         """Kills the workers, and waits until they and the calls in them are gone. Idempotent."""
@@ -164,10 +171,3 @@ class WorkerPool:
     def _failing(self) -> bool:
         failures = self._failures
         return len(failures) == _MAX_FAILURES and time.monotonic() - failures[0] < _FAILURES_S
-
-    async def _failed(self, worker: WorkerProcess) -> None:
-        """It ended, or was strange, before it served."""
-        self._failures.append(time.monotonic())
-        worker.close()
-        code = await self.bury(worker)
-        self._last_failure = f"with code {code}" if code >= 0 else f"by {signal_name(-code)}"
