@@ -8,9 +8,10 @@ are the largest found in real guests (C, C++, Zig, Rust, Go, AssemblyScript, Qui
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Self
+from types import MappingProxyType
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 __all__ = ["MAX_DEADLINE_MS", "HostLimits", "Limits"]
 
@@ -64,6 +65,11 @@ class Limits(_Frozen):
         """The defaults for interpreters: a loop of 10^6 turns in Python costs 2.3 G fuel, CPython boots in 21 MiB."""
         return cls(fuel=20_000_000_000, memory_bytes=128 * MIB)
 
+    @classmethod
+    def for_loading(cls) -> Self:
+        """The defaults for loading a tool's source into an engine, which happens once, when the tool is built."""
+        return cls(fuel=5_000_000_000, memory_bytes=128 * MIB, request_bytes=2 * MIB)
+
     def lowest(self, *others: Limits | Mapping[str, int] | None) -> Limits:
         """Of self and the others, field by field the lowest. A mapping may name some fields only; None says nothing.
 
@@ -82,11 +88,33 @@ class Limits(_Frozen):
         return self if merged is None else Limits(**merged)
 
 
+_ENGINE_BOUNDS: Mapping[str, int] = MappingProxyType(
+    {
+        # CPython with its standard library has 18 MB, 10 MB of them code in 12,000 functions, and takes 19 s.
+        "module_bytes": 64 * MIB,
+        "code_bytes": 64 * MIB,
+        "functions": 200_000,
+        "types": 20_000,
+        "imports": 1_000,
+        "exports": 1_000,
+        "globals": 10_000,
+        "element_segments": 20_000,
+        "data_segments": 100_000,
+        "compile_cpu_ms": 300_000,
+        "compile_cpu_ms_max": 300_000,
+        "compile_memory_bytes": 8 * GIB,
+    }
+)
+
+
 class HostLimits(_Frozen):
     """The bounds of a whole host: what runs at once, what a module may be, what compiling it may cost."""
 
     call: Limits = Limits()
     """The bounds of one call, unless policy, manifest or tool set lower ones."""
+    engine_call: Limits = Limits.for_engines()
+    """The same for a tool that is an image over an engine (Python, JavaScript). Where it is not said, each bound that
+    ``call`` was given explicitly holds here too, if it is the lower one."""
 
     guest_stack_bytes: PositiveInt = 512 * KIB
     """WebAssembly stack of guests. A setting of the wasmtime engine, so never per tool. At the limit: ``trapped``."""
@@ -167,6 +195,24 @@ class HostLimits(_Frozen):
     """Outputs kept for ``read_artifact``, all sessions together. The oldest are let go."""
     max_result_chars: PositiveInt = 20_000
     """A result's text for the model. A longer one is cut at a line and kept whole as an output."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _engine_call(cls, given: Any) -> Any:
+        call = given.get("call") if isinstance(given, dict) else None
+        if call is None or "engine_call" in given:
+            return given
+        call = Limits.model_validate(call)
+        said = call.model_dump(include=call.model_fields_set)
+        return given | {"call": call, "engine_call": Limits.for_engines().lowest(said)}
+
+    def call_of(self, *, image: bool) -> Limits:
+        """The bounds of one call of a guest, or of an ``image`` over an engine."""
+        return self.engine_call if image else self.call
+
+    def for_engines(self) -> Self:
+        """What an engine itself may be, and what compiling it may cost: one is pinned by its hash, not a model's."""
+        return self.model_copy(update=_ENGINE_BOUNDS)
 
     def compile_budget_ms(self, code_bytes: int) -> int:
         """CPU milliseconds that compiling ``code_bytes`` of code may take."""

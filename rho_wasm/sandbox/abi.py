@@ -14,8 +14,13 @@ __all__ = [
     "ALLOC",
     "ALLOWED_IMPORTS",
     "CALL",
+    "ENGINE_EXPORTS",
     "EXPORT_TYPES",
+    "GLOBAL_PREFIX",
+    "IMAGE_MEMORY",
+    "IMAGE_MODULE",
     "INITIALIZE",
+    "LOAD",
     "MANIFEST_SECTION",
     "MEMORY",
     "PAGE_BYTES",
@@ -40,8 +45,14 @@ MEMORY = "memory"
 ALLOC = "rho_alloc"
 CALL = "rho_call"
 INITIALIZE = "_initialize"
+LOAD = "rho_load"
 RESERVED_PREFIX = "rho:"
 """Exports of such names are the host's own additions."""
+GLOBAL_PREFIX = "rho:global:"
+"""Under such names an engine exports each of its mutable globals, so that the host sees whether one changed."""
+
+IMAGE_MODULE, IMAGE_MEMORY = "rho_engine", "memory"
+"""What an image imports, and all that it does: the memory of its engine."""
 
 ValueType: TypeAlias = Literal["i32", "i64", "f32", "f64", "v128", "funcref", "externref"]
 
@@ -65,6 +76,11 @@ EXPORT_TYPES: Mapping[str, FunctionType] = MappingProxyType(
     {ALLOC: _type("i", "i32"), CALL: _type("ii", "i64"), INITIALIZE: _type("")}
 )
 """The functions that the host calls."""
+
+ENGINE_EXPORTS: Mapping[str, FunctionType] = MappingProxyType(
+    {ALLOC: _type("i", "i32"), LOAD: _type("ii", "i64"), CALL: _type("ii", "i64")}
+)
+"""The functions of an engine: ``rho_load`` takes a tool's source and leaves its memory ready for ``rho_call``."""
 
 REQUIRED_EXPORTS: tuple[str, ...] = (MEMORY, ALLOC, CALL)
 

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rho_wasm import wasm
 from rho_wasm.errors import ModuleRejected
+from rho_wasm.limits import HostLimits
 from rho_wasm.manifest import Manifest
 from rho_wasm.sandbox import abi
 from rho_wasm.sandbox import admission_module as parts
 from rho_wasm.sandbox.admission_module import Facts, over
 
-__all__ = ["check_code_size", "check_manifest", "check_sections", "check_size", "check_start", "check_tags"]
+__all__ = [
+    "check_code_size",
+    "check_manifest",
+    "check_sections",
+    "check_size",
+    "check_start",
+    "check_tags",
+    "manifest_of",
+]
 
 _ORDER = (
     parts.TYPE,
@@ -84,7 +95,16 @@ def check_tags(module: Facts) -> None:
 
 
 def check_manifest(module: Facts) -> None:
-    found = [(section, start) for name, section, start in module.customs if name == abi.MANIFEST_SECTION]
+    module.manifest = manifest_of(module.data, module.customs, module.limits)
+    if module.manifest.engine is not None:
+        raise ModuleRejected(
+            "manifest_engine", "a module with code names an engine, only images do", hint="leave out engine"
+        )
+
+
+def manifest_of(data: bytes, customs: Sequence[tuple[str, wasm.Section, int]], limits: HostLimits) -> Manifest:
+    """The one manifest among the custom sections of ``data``, each with its name and where its payload begins."""
+    found = [(section, start) for name, section, start in customs if name == abi.MANIFEST_SECTION]
     if len(found) != 1:
         raise ModuleRejected(
             "manifest_duplicate" if found else "manifest_missing",
@@ -95,10 +115,6 @@ def check_manifest(module: Facts) -> None:
             hint="build it with rho-wasm build, which embeds the manifest",
         )
     section, start = found[0]
-    if (size := section.end - start) > (limit := module.limits.manifest_bytes):
+    if (size := section.end - start) > (limit := limits.manifest_bytes):
         raise ModuleRejected("manifest_too_large", "the manifest is too large", limit=limit, value=size)
-    module.manifest = Manifest.decode(module.data[start : section.end], limits=module.limits)
-    if module.manifest.engine is not None:
-        raise ModuleRejected(
-            "manifest_engine", "a module with code names an engine, only images do", hint="leave out engine"
-        )
+    return Manifest.decode(data[start : section.end], limits=limits)
