@@ -5,8 +5,8 @@ from __future__ import annotations
 import ctypes
 import math
 import time
-from collections.abc import Generator, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from rho_wasm.results import NOTHING_LOGGED
 from rho_wasm.sandbox.abi import ALLOC, CALL, INITIALIZE
@@ -23,7 +23,7 @@ from rho_wasm.sandbox.watch import GROW_REFUSED
 if TYPE_CHECKING:
     from rho_wasm.sandbox.runtime import Runtime
 
-__all__ = ["HOST_BYTE_FUEL", "HOST_CALL_FUEL", "MAX_TICKS", "SLICE_S", "CallSteps", "GuestCall"]
+__all__ = ["HOST_BYTE_FUEL", "HOST_CALL_FUEL", "MAX_TICKS", "SLICE_S", "GuestCall"]
 
 MAX_TICKS = 10
 """A guest asks at least every 50 ms whether to go on. Asking takes the interpreter lock, which others may hold."""
@@ -36,13 +36,13 @@ HOST_CALL_FUEL = 10_000
 HOST_BYTE_FUEL = 10
 """Of each byte that a host call reads or writes: copied, decoded, made inert."""
 
-CallSteps: TypeAlias = Generator[None, None, bytes]
-"""A whole call. It yields where the guest was left, and must be run to its end or closed."""
-
 _RAISED = b"raised"
 _NAMES_AT_ONCE = 8 * 1024
 """Bytes of a module's names that are looked through on the event loop's thread, for a backtrace."""
 _MASK = 0xFFFF_FFFF
+
+# What the guest runs for, in this order. It may be left in each.
+_NEW, _INSTANTIATE, _INITIALIZE, _ALLOC, _CALL = range(5)
 
 
 class GuestCall:
@@ -58,8 +58,15 @@ class GuestCall:
     """``memory.grow`` answered -1 at least once."""
     slice_ends = math.inf
     """When the guest must leave the event loop's thread (monotonic clock); never, in a thread of its own."""
+    answer = b""
+    """The answer's bytes, once the call is over."""
     _began = _ends_at = 0.0
+    _call_id = 0
     _instance: GuestInstance | None = None
+    _memory = (0, 0)
+    """Where the guest's memory is, and its size when it was last looked at."""
+    _sliced = False
+    _stage = _NEW
 
     def __init__(self, runtime: Runtime, linked: Linked, state: CallState, *, deadline_ms: float) -> None:
         self.state = state
@@ -85,44 +92,44 @@ class GuestCall:
         Raises :class:`CallFailed`, or what a host function raised that is no :class:`GuestTrap`.
         """
         cpu_began = time.thread_time()
-        steps = self.steps(request, sliced=False)
+        self.prepare(request, sliced=False)
         try:
             with self.runtime.ticking():
-                next(steps)
-        except StopIteration as done:
-            answer: bytes = done.value
-            return answer
+                over = self.go_on()
         finally:
-            steps.close()
             self.guest_cpu_ms += (time.thread_time() - cpu_began) * 1000
-        raise AssertionError("a guest on its thread's own stack is never left")
+        assert over, "a guest on its thread's own stack is never left"
+        return self.answer
 
-    def steps(self, request: bytes, *, sliced: bool) -> CallSteps:
-        """The call as a generator. ``sliced``: on a stack that it can be left on; only where the runtime has those.
+    def prepare(self, request: bytes, *, sliced: bool) -> None:
+        """What to ask the guest. ``sliced``: on a stack that it can be left on; only where the runtime has those."""
+        self.state.seed = request
+        self._sliced = sliced
 
-        Raises as :meth:`run` does.
+    def go_on(self) -> bool:
+        """Begins, or goes on where the guest was left. True once the call is over and ``answer`` there.
+
+        False: the guest was left again, so this is called again, or :meth:`abandon`. Raises as :meth:`run` does.
         """
-        runtime, state = self.runtime, self.state
-        state.seed = request
-        self._began = self._began or time.monotonic()
-        self._ends_at = self._began + self._deadline_s
+        over = True
         try:
-            call_id = runtime.enter(self)
-            try:
-                self._instance = instance = runtime.instance(
-                    self._linked, call_id, state.limits, self.slice_ends if sliced else None
-                )
-                try:
-                    return (yield from self._in_store(instance, request))
-                finally:
-                    self._instance = None
-                    instance.close()
-            finally:
-                runtime.leave(call_id)
+            if self._stage == _NEW:
+                self._open()
+            over = self._advance()
         except GuestTrap as cause:
             raise stopped(cause) from None
+        except GuestFault as fault:
+            raise self._meant(fault) from None
         finally:
-            self.guest_ms = (time.monotonic() - self._began) * 1000
+            if over:
+                self._end()
+        return over
+
+    def abandon(self) -> None:
+        """The guest was left, and never goes on."""
+        if self._instance is not None:
+            self._instance.abandon()
+            self._end()
 
     def move(self) -> None:
         """The guest was left, and goes on in a thread of its own."""
@@ -135,50 +142,68 @@ class GuestCall:
         """The last that is done for the call: makes the log inert."""
         self.log = self.state.log.finish()
 
-    def _in_store(self, instance: GuestInstance, request: bytes) -> CallSteps:
-        limits = self.state.limits
-        entered = False
-        try:
-            if self.state.cancelled or self._deadline_s <= 0:
-                self.ask()
-            if not instance.instantiate():
-                yield from _left(instance)
-            entered = True
-            return (yield from self._answer(instance, request))
-        except GuestFault as fault:
-            if self.state.error is not None:
-                raise self.state.error from None
-            if self.state.hurried and len(self.state.names) > _NAMES_AT_ONCE:
-                raise Elsewhere from None  # Names are looked up one by one.
-            self.memory_refused = entered and instance.flag(GROW_REFUSED)
-            raise explain(
-                fault,
-                cause=self.state.fault,
-                limits=limits,
-                memory_refused=self.memory_refused,
-                names=self.state.names,
-                instantiating=not entered,
-            ) from None
-        finally:
-            self.fuel_used = min(limits.fuel, self._spent(instance))
+    def _open(self) -> None:
+        runtime = self.runtime
+        self._began = self._began or time.monotonic()
+        self._ends_at = self._began + self._deadline_s
+        self._call_id = call_id = runtime.enter(self)
+        self._instance = runtime.instance(
+            self._linked, call_id, self.state.limits, self.slice_ends if self._sliced else None
+        )
 
-    def _answer(self, instance: GuestInstance, request: bytes) -> CallSteps:
-        state = self.state
-        limits, size = state.limits, len(request)
-        if INITIALIZE in self._linked.exports and not instance.call(INITIALIZE):
-            yield from _left(instance)
-        if not instance.call(ALLOC, size):
-            yield from _left(instance)
-        pointer = instance.result() & _MASK
-        if pointer == 0:
-            raise out_of_memory("rho_alloc had no room for the request", limits=limits)
-        ctypes.memmove(self._inside(instance, pointer, size, "rho_alloc"), request, size)
-        state.answering = True
-        if not instance.call(CALL, pointer, size):
-            yield from _left(instance)
+    def _end(self) -> None:
+        instance, self._instance = self._instance, None
+        try:
+            if instance is not None:
+                try:
+                    self.fuel_used = min(self.state.limits.fuel, self._spent(instance))
+                finally:
+                    instance.close()
+        finally:
+            if self._call_id:
+                self.runtime.leave(self._call_id)
+                self._call_id = 0
+            self.guest_ms = (time.monotonic() - self._began) * 1000
+
+    def _advance(self) -> bool:
+        """Runs the guest from the stage where it was left, if it was; False where it is left again."""
+        instance, stage, state = self._instance, self._stage, self.state
+        assert instance is not None, "it was opened, and is not over"
+        if stage == _NEW:
+            if state.cancelled or self._deadline_s <= 0:
+                self.ask()
+        elif not instance.go_on():
+            return False
+        if stage < _INSTANTIATE:
+            self._stage = _INSTANTIATE
+            if not instance.instantiate():
+                return False
+        if stage < _INITIALIZE:
+            self._stage = _INITIALIZE
+            if INITIALIZE in self._linked.exports and not instance.call(INITIALIZE):
+                return False
+        size = len(state.seed)
+        if stage < _ALLOC:
+            self._stage = _ALLOC
+            if not instance.call(ALLOC, size):
+                return False
+        if stage < _CALL:
+            pointer = instance.result() & _MASK
+            if pointer == 0:
+                raise out_of_memory("rho_alloc had no room for the request", limits=state.limits)
+            ctypes.memmove(self._inside(instance, pointer, size, "rho_alloc"), state.seed, size)
+            state.answering = True
+            self._stage = _CALL
+            if not instance.call(CALL, pointer, size):
+                return False
         state.answering = False
+        self.answer = self._read(instance)
+        return True
+
+    def _read(self, instance: GuestInstance) -> bytes:
+        limits = self.state.limits
         # What host calls cost is not in the store's own fuel, which ends a guest by itself.
-        if state.charged and self._spent(instance) > limits.fuel:
+        if self.state.charged and self._spent(instance) > limits.fuel:
             raise GuestTrap("out_of_fuel", limit="fuel", value=limits.fuel)
         packed = instance.result()
         pointer, length = packed >> 32 & _MASK, packed & _MASK
@@ -191,15 +216,36 @@ class GuestCall:
             self.memory_refused = instance.flag(GROW_REFUSED)
         return answer
 
-    @staticmethod
-    def _inside(instance: GuestInstance, pointer: int, length: int, who: str) -> int:
-        """The address of ``length`` bytes at ``pointer`` until the guest runs again; ``bad_answer`` out of bounds."""
-        base, size = instance.span()
+    def _inside(self, instance: GuestInstance, pointer: int, length: int, who: str) -> int:
+        """The address of ``length`` bytes at ``pointer``; ``bad_answer`` out of bounds."""
+        base, size = self._memory
+        if pointer + length > size:
+            # It may have grown since; it never shrinks or moves (``memory_may_move`` of config.py).
+            base, size = self._memory = instance.span()
         try:
             pointer, length = span(pointer, length, size)
         except OutOfBounds as error:
             raise CallFailed("bad_answer", f"{who} answered {error}") from None
         return base + pointer
+
+    def _meant(self, fault: GuestFault) -> BaseException:
+        """What it means that the guest stopped so."""
+        state, instance = self.state, self._instance
+        assert instance is not None, "only a guest that runs faults"
+        if state.error is not None:
+            return state.error
+        if state.hurried and len(state.names) > _NAMES_AT_ONCE:
+            return Elsewhere()  # Names are looked up one by one.
+        entered = self._stage > _INSTANTIATE
+        self.memory_refused = entered and instance.flag(GROW_REFUSED)
+        return explain(
+            fault,
+            cause=state.fault,
+            limits=state.limits,
+            memory_refused=self.memory_refused,
+            names=state.names,
+            instantiating=not entered,
+        )
 
     def ask(self) -> int:
         """In how many ticks to ask again, 0 to leave the guest. Raises :class:`GuestTrap` if it must end now.
@@ -257,14 +303,3 @@ class GuestCall:
     def _spent(self, instance: GuestInstance) -> int:
         state = self.state
         return state.limits.fuel - instance.fuel_left() + state.charged
-
-
-def _left(instance: GuestInstance) -> Generator[None, None, None]:
-    """Waits, after a guest was left, until it is done. Most never are, so only those that are pay for a generator."""
-    try:
-        yield
-        while not instance.go_on():
-            yield
-    except GeneratorExit:
-        instance.abandon()
-        raise

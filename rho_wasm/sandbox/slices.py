@@ -28,13 +28,13 @@ class SlicedCall:
     So each step is taken under a state that one lock guards, and a wrong one is a RuntimeError here.
     """
 
-    __slots__ = ("_call", "_lock", "_state", "_steps", "answer")
+    __slots__ = ("_call", "_lock", "_state", "answer")
 
     def __init__(self, call: GuestCall, request: bytes) -> None:
         self._call = call
         self._lock = threading.Lock()
         self._state = State.READY
-        self._steps = call.steps(request, sliced=True)
+        call.prepare(request, sliced=True)
         self.answer = b""
         """The answer's bytes, once it is done."""
 
@@ -63,21 +63,19 @@ class SlicedCall:
     def close(self) -> None:
         """Lets go of what is left of the guest, its future and then its store. Idempotent, but never while it runs."""
         self._enter(State.CLOSED)
-        self._steps.close()
+        self._call.abandon()
 
     def _advance(self) -> bool:
         self._enter(State.POLLING)
+        call, after = self._call, State.DONE
         cpu_began = time.thread_time()
-        after = State.DONE
         try:
-            next(self._steps)
-            after = State.READY
-            return False
-        except StopIteration as done:
-            self.answer = done.value
+            if not call.go_on():
+                after = State.READY
+                return False
+            self.answer = call.answer
             return True
         finally:
-            call = self._call
             if after is State.DONE and call.guest_ms <= _SLICE_MS:
                 # It was no more than that, and asking how much takes longer than many a guest runs.
                 call.guest_cpu_ms = call.guest_ms
