@@ -84,7 +84,8 @@ class Attempt:
             result = as_tool_error(error, tool=self._tool, memory_refused=self.call.memory_refused)
         if result is None:
             return None
-        if not self.call.state.log.short:
+        state = self.call.state
+        if state.logged and not state.log.short:
             self._result = result  # Making the log inert takes its time.
             return None
         self.call.finish()

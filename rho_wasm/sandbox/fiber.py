@@ -55,6 +55,7 @@ class _Frame:
         "error_at",
         "export",
         "exported",
+        "first",
         "fuel",
         "fuel_at",
         "instance",
@@ -66,9 +67,9 @@ class _Frame:
         "result_kind",
         "result_of",
         "results",
+        "second",
         "trap",
         "trap_at",
-        "values",
     )
 
     def __init__(self) -> None:
@@ -88,7 +89,8 @@ class _Frame:
         self.reference = _A(memory) + inside
         self.name, self.length = _A(name), _A(length)
         self.arguments = _A(values)
-        self.values: tuple[Any, Any] = (values[0].of, values[1].of)
+        self.first: Any = values[0].of
+        self.second: Any = values[1].of
         self.results = _A(result)
         self.result_of: Any = result.of
         self.result_kind: Any = result
@@ -190,8 +192,10 @@ class FiberInstance:
         frame, context = self._frame, self._context
         place, self._wanted = self._linked.exports[export]
         export_nth(context, frame.instance, place, frame.name, frame.length, frame.export)
-        for value, argument in zip(frame.values, arguments, strict=False):
-            value.i32 = argument
+        if arguments:
+            frame.first.i32 = arguments[0]
+            if len(arguments) > 1:
+                frame.second.i32 = arguments[1]
         self._future = func_call_async(
             context,
             frame.exported,

@@ -140,7 +140,8 @@ class GuestCall:
 
     def finish(self) -> None:
         """The last that is done for the call: makes the log inert."""
-        self.log = self.state.log.finish()
+        if self.state.logged:
+            self.log = self.state.log.finish()
 
     def _open(self) -> None:
         runtime = self.runtime

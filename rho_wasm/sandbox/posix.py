@@ -13,7 +13,8 @@ __all__ = ["FaultHandler", "FunctionTimer", "handled_by"]
 _LIBC: Any = ctypes.PyDLL(None, use_errno=True)
 
 _Action = ctypes.c_void_p * 32  # No libc's struct sigaction is larger.
-_sigaction: Any = _LIBC["sigaction"]
+# Asked before every guest call, and keeping errno apart doubles what that costs.
+_sigaction: Any = ctypes.PyDLL(None)["sigaction"]
 _sigaction.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
 _SIGSEGV = int(signal.SIGSEGV)
 

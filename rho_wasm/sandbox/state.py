@@ -83,10 +83,19 @@ class CallState:
         self.limits = limits
         self.names = names
         """The payload of the module's ``name`` section, for a backtrace."""
-        self.log = LogBuffer(limits.log_bytes)
         self.declared = declared
         """The capabilities that the manifest declares: a ceiling."""
         self.capabilities = capabilities
+
+    @cached_property
+    def log(self) -> LogBuffer:
+        """What the guest logs."""
+        return LogBuffer(self.limits.log_bytes)
+
+    @property
+    def logged(self) -> bool:
+        """Whether anything was ever logged."""
+        return "log" in self.__dict__
 
     @cached_property
     def clock(self) -> VirtualClock:
