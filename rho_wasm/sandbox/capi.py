@@ -33,6 +33,7 @@ __all__ = [
     "library_path",
     "make_engine",
     "memory_data",
+    "memory_grow",
     "memory_size",
     "prototype",
     "raise_epoch",
@@ -76,6 +77,7 @@ _get_data = prototype(SHORT, "wasmtime_context_get_data", _P, _P)
 get_fuel = prototype(SHORT, "wasmtime_context_get_fuel", _P, _P, _P)
 _increment_epoch = prototype(SHORT, "wasmtime_engine_increment_epoch", None, _P)
 memory_data = prototype(SHORT, "wasmtime_memory_data", _P, _P, _P)
+_memory_grow = prototype(SHORT, "wasmtime_memory_grow", _P, _P, _P, ctypes.c_uint64, _P)
 memory_size = prototype(SHORT, "wasmtime_memory_data_size", _SIZE, _P, _P)
 _on_epoch = prototype(SHORT, "wasmtime_store_epoch_deadline_callback", None, _P, _P, _P, _P)
 set_data = prototype(SHORT, "wasmtime_context_set_data", None, _P, _P)
@@ -222,6 +224,15 @@ class Trampolines:
             self._calls.failed(call_id or 0, error)
             return int(_error_new(b"rho"))
         return None
+
+
+def memory_grow(context: int, memory: Any, pages: int) -> bool:
+    """Makes a guest's memory larger by so many pages; False where its store or the module itself bounds it."""
+    before = ctypes.c_uint64()
+    error = _memory_grow(context, memory, pages, ctypes.byref(before))
+    if error:
+        _error_delete(error)
+    return not error
 
 
 def check(error: int | None) -> None:

@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-__all__ = ["EngineConfig", "Setting", "guest_config"]
+__all__ = ["EngineConfig", "Setting", "guest_config", "interpreter_config"]
 
 _GIB = 1024 * 1024 * 1024
 _MIB = 1024 * 1024
@@ -39,6 +39,12 @@ class EngineConfig:
 
     def __getitem__(self, name: str) -> int:
         return next(setting.value for setting in self.settings if setting.name == name)
+
+    def but(self, **values: int) -> EngineConfig:
+        """The same with other values for some settings that it has."""
+        return EngineConfig(
+            tuple(setting._replace(value=values.get(setting.name, setting.value)) for setting in self.settings)
+        )
 
 
 def guest_config(*, stack_bytes: int, signals_based_traps: bool) -> EngineConfig:
@@ -95,3 +101,13 @@ def guest_config(*, stack_bytes: int, signals_based_traps: bool) -> EngineConfig
             Setting("wasm_component_model", "bool", off),
         )
     )
+
+
+def interpreter_config(*, stack_bytes: int, signals_based_traps: bool) -> EngineConfig:
+    """The configuration for engines: interpreters, whose tools are images. They get what guests get, and no more.
+
+    ``stack_bytes`` is ``HostLimits.engine_stack_bytes``.
+    """
+    config = guest_config(stack_bytes=stack_bytes, signals_based_traps=signals_based_traps)
+    # An engine is pinned by its hash: no hostile module, and large enough to wait for.
+    return config.but(parallel_compilation=1)

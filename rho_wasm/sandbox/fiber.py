@@ -18,6 +18,7 @@ from rho_wasm.sandbox.capi import (
     ffi,
     get_fuel,
     memory_data,
+    memory_grow,
     memory_size,
     raise_fault,
 )
@@ -241,6 +242,10 @@ class FiberInstance:
             self._found_memory = True
         reference = frame.reference
         return memory_data(context, reference) or 0, memory_size(context, reference)
+
+    def grow(self, pages: int) -> bool:
+        self.span()  # It has been found then.
+        return memory_grow(self._context, self._frame.reference, pages)
 
     def fuel_left(self) -> int:
         frame = self._frame

@@ -181,6 +181,8 @@ class GuestCall:
                 return False
         if stage < _INITIALIZE:
             self._stage = _INITIALIZE
+            if (preparation := self._linked.preparation) is not None:
+                preparation.prepare(instance, state.limits)
             if INITIALIZE in self._linked.exports and not instance.call(INITIALIZE):
                 return False
         size = len(state.seed)
@@ -193,9 +195,10 @@ class GuestCall:
             if pointer == 0:
                 raise out_of_memory("rho_alloc had no room for the request", limits=state.limits)
             ctypes.memmove(self._inside(instance, pointer, size, "rho_alloc"), state.seed, size)
-            state.answering = True
+            entry = self._linked.entry
+            state.answering = entry == CALL
             self._stage = _CALL
-            if not instance.call(CALL, pointer, size):
+            if not instance.call(entry, pointer, size):
                 return False
         state.answering = False
         self.answer = self._read(instance)

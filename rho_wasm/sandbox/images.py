@@ -10,10 +10,15 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from rho_wasm.limits import Limits
 from rho_wasm.sandbox.abi import PAGE_BYTES
 from rho_wasm.sandbox.data_segments import DataSegment
+from rho_wasm.sandbox.faults import out_of_memory
+
+if TYPE_CHECKING:
+    from rho_wasm.sandbox.instance import GuestInstance
 
 __all__ = ["COPIED_AT_ONCE", "EngineBinary", "EngineFinder", "Image", "LoadedSource"]
 
@@ -58,21 +63,29 @@ class LoadedSource:
 class Image:
     """A tool's memory, ready to be laid over an engine's. Immutable, and used from any thread."""
 
-    __slots__ = ("_kept", "_runs", "bytes", "memory_bytes", "pages")
+    __slots__ = ("_runs", "data", "pages", "size")
 
     def __init__(self, data: bytes, segments: Sequence[DataSegment], *, pages: int) -> None:
         """``data`` is the whole file, which was admitted: every segment is inside ``pages``."""
-        self._kept = data
+        self.data = data
+        """The file, which the runs point into."""
         address: Any = ctypes.cast(ctypes.c_char_p(data), _P).value
         self._runs = tuple((offset, address + start, length) for offset, start, length in segments if length)
-        self.bytes = sum(length for _, _, length in self._runs)
-        """What is copied."""
+        self.size = sum(length for _, _, length in self._runs)
+        """Bytes that are copied."""
         self.pages = pages
-        self.memory_bytes = pages * PAGE_BYTES
         """How large the engine's memory is made, at least."""
 
-    def lay(self, base: int) -> None:
-        """Copies it over the memory that begins at ``base`` and has ``memory_bytes`` at least."""
-        copy = _copy if self.bytes <= COPIED_AT_ONCE else _copy_long
+    def prepare(self, instance: GuestInstance, limits: Limits) -> None:
+        """Lays it over the memory of a fresh instance of its engine. Raises :class:`CallFailed` where that cannot grow.
+
+        The bytes come from the host, not from the guest, so they cost no fuel: ``HostLimits.image_bytes`` bounds them.
+        """
+        base, size = instance.span()
+        if (missing := self.pages - size // PAGE_BYTES) > 0:
+            if not instance.grow(missing):
+                raise out_of_memory("the tool needs more memory than its engine gets", limits=limits)
+            base, _ = instance.span()
+        copy = _copy if self.size <= COPIED_AT_ONCE else _copy_long
         for offset, source, length in self._runs:
             copy(base + offset, source, length)

@@ -18,6 +18,7 @@ from rho_wasm.sandbox.capi import (
     ffi,
     get_fuel,
     memory_data,
+    memory_grow,
     memory_size,
     prototype,
     raise_fault,
@@ -36,6 +37,8 @@ _get_global = prototype(SHORT, "wasmtime_global_get", None, _P, _P, _P)
 
 _I32, _I64 = 0, 1
 _FUNC, _GLOBAL, _MEMORY = 0, 1, 3
+_NUMBER_BYTES = {0: 4, 1: 8, 2: 4, 3: 8, 4: 16}
+"""Of a value of each kind that is a number: i32, i64, f32, f64, v128."""
 
 
 class GuestInstance(Protocol):
@@ -62,6 +65,9 @@ class GuestInstance(Protocol):
 
     def span(self) -> tuple[int, int]:
         """Where the guest's memory is now, and its size."""
+
+    def grow(self, pages: int) -> bool:
+        """Makes the memory larger by so many pages, while the guest stands still. False where it may not be."""
 
     def fuel_left(self) -> int:
         """Fuel that the store has left."""
@@ -145,6 +151,9 @@ class OwnStackInstance:
     def span(self) -> tuple[int, int]:
         return memory_data(self._context, self._memory) or 0, memory_size(self._context, self._memory)
 
+    def grow(self, pages: int) -> bool:
+        return memory_grow(self._context, self._memory, pages)
+
     def fuel_left(self) -> int:
         left = ctypes.c_uint64()
         check(get_fuel(self._context, ctypes.byref(left)))
@@ -152,17 +161,26 @@ class OwnStackInstance:
 
     def flag(self, export: str) -> bool:
         item = self._exported(export, _GLOBAL)
+        return item is not None and bool(self._value(item).of.i32)
+
+    def number(self, export: str) -> bytes:
+        """The kind and the bits of an exported global of a number's type, to be compared."""
+        item = self._exported(export, _GLOBAL)
         if item is None:
-            return False
-        value = ffi.wasmtime_val_t()
-        _get_global(self._context, ctypes.byref(item.global_), ctypes.byref(value))
-        return bool(value.of.i32)
+            raise LookupError(export)
+        value = self._value(item)
+        return bytes([value.kind]) + ctypes.string_at(ctypes.addressof(value.of), _NUMBER_BYTES.get(value.kind, 0))
 
     def move(self) -> None:
         return  # It has one from the start.
 
     def close(self) -> None:
         self._store.close()
+
+    def _value(self, item: Any) -> Any:
+        value = ffi.wasmtime_val_t()
+        _get_global(self._context, ctypes.byref(item.global_), ctypes.byref(value))
+        return value
 
     def _exported(self, name: str, kind: int) -> Any | None:
         raw = name.encode()

@@ -5,15 +5,28 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Callable, Mapping
-from typing import Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import wasmtime
 
 from rho_wasm.errors import Closed
+from rho_wasm.limits import Limits
 from rho_wasm.manifest import Manifest
-from rho_wasm.sandbox.abi import EXPORT_TYPES
+from rho_wasm.sandbox.abi import CALL, ENGINE_EXPORTS, EXPORT_TYPES
 
-__all__ = ["GuestModule", "Linked", "NativeModule"]
+if TYPE_CHECKING:
+    from rho_wasm.sandbox.instance import GuestInstance
+
+__all__ = ["GuestModule", "Linked", "NativeModule", "Preparation"]
+
+_RESULTS = {name: len(signature.results) for name, signature in (*EXPORT_TYPES.items(), *ENGINE_EXPORTS.items())}
+
+
+class Preparation(Protocol):
+    """What is done with a fresh instance before anything in it is called: an image is laid over its memory."""
+
+    def prepare(self, instance: GuestInstance, limits: Limits) -> None:
+        """Raises :class:`CallFailed` where it cannot be done."""
 
 
 class Linked:
@@ -23,10 +36,10 @@ class Linked:
     it has: what is looked up once is not looked up at each call.
     """
 
-    __slots__ = ("_module", "address", "exports", "overruns", "owner", "pre")
+    __slots__ = ("_engine", "_module", "address", "entry", "exports", "overruns", "owner", "pre", "preparation")
 
     def __init__(
-        self, module: wasmtime.Module, pre: wasmtime.InstancePre, exports: Mapping[str, int], *, owner: object = None
+        self, module: wasmtime.Module, pre: wasmtime.InstancePre, exports: Mapping[str, int], *, owner: Any = None
     ) -> None:
         self.owner = owner
         """What it was linked by, and can be run by; nothing else."""
@@ -34,20 +47,30 @@ class Linked:
         self.pre = pre
         self.address = ctypes.cast(pre.ptr(), ctypes.c_void_p).value
         """Of ``pre``, for calls of C."""
-        self.exports = {
-            name: (place, len(EXPORT_TYPES[name].results) if name in EXPORT_TYPES else 0)
-            for name, place in exports.items()
-        }
+        self.exports = {name: (place, _RESULTS.get(name, 0)) for name, place in exports.items()}
+        self.entry = CALL
+        """The export that takes the request."""
+        self.preparation: Preparation | None = None
+        self._engine: Linked | None = None
         self.overruns = 0
         """How often it held the event loop's thread for much longer than a slice."""
+
+    def over(self, preparation: Preparation, *, entry: str = CALL, overruns: int = 0) -> Linked:
+        """The same code, prepared so before each call. It lives as long as this does, and is not closed by itself."""
+        other = Linked.__new__(Linked)
+        other.owner, other.pre, other.address, other.exports = self.owner, self.pre, self.address, self.exports
+        other._module, other._engine = self._module, self
+        other.entry, other.preparation, other.overruns = entry, preparation, overruns
+        return other
 
     def native(self) -> bytes:
         """The native code, for another process of this host."""
         return bytes(self._module.serialize())
 
     def close(self) -> None:
-        self.pre.close()
-        self._module.close()
+        if self._engine is None:
+            self.pre.close()
+            self._module.close()
 
 
 class NativeModule:
