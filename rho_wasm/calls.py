@@ -36,7 +36,7 @@ class CallClock:
     is bound by ``remaining_ms()``.
     """
 
-    __slots__ = ("_deadline", "_paused", "_scope", "_started", "timeout_ms")
+    __slots__ = ("_deadline", "_paused", "_ran", "_scope", "_started", "timeout_ms")
 
     def __init__(self, timeout_ms: float) -> None:
         self.timeout_ms = timeout_ms
@@ -45,6 +45,8 @@ class CallClock:
         self._started = False
         self._deadline = math.inf
         self._paused = 0
+        self._ran = False
+        """Whether it ran until the outermost pause began."""
 
     def start(self, scope: anyio.CancelScope | None, *, paused: bool = False) -> None:
         """Starts the clock: ``scope`` is cancelled when the time is over. Called once, by the runner.
@@ -71,6 +73,24 @@ class CallClock:
         """The clock stands still inside. May be nested. Only in the task of the call."""
         return _Paused(self)
 
+    def pause(self) -> None:
+        """The clock stands still until :meth:`go_on`, once for each time: what :meth:`paused` does."""
+        self._paused += 1
+        scope = self._scope
+        if scope is not None and self._paused == 1:
+            # While paused, _deadline holds the time that is left.
+            self._deadline -= anyio.current_time()
+            scope.deadline = math.inf
+            self._ran = True
+
+    def go_on(self) -> None:
+        """Ends one :meth:`pause`."""
+        self._paused -= 1
+        if self._ran and not self._paused and self._scope is not None:
+            self._deadline += anyio.current_time()
+            self._scope.deadline = self._deadline
+            self._ran = False
+
     def spend(self, milliseconds: float) -> None:
         """Takes what a handler used inside ``paused()`` that was its own time after all (a guest's run)."""
         self._deadline -= milliseconds / 1000
@@ -79,32 +99,16 @@ class CallClock:
 
 
 class _Paused(AbstractContextManager[None]):
-    """A class and no generator: every guest call enters two of these."""
-
-    __slots__ = ("_clock", "_ran")
+    __slots__ = ("_clock",)
 
     def __init__(self, clock: CallClock) -> None:
         self._clock = clock
-        self._ran = False
-        """Whether the clock ran until the block began."""
 
     def __enter__(self) -> None:
-        clock = self._clock
-        clock._paused += 1
-        scope = clock._scope
-        if scope is None or clock._paused > 1:
-            return
-        # While paused, _deadline holds the time that is left.
-        clock._deadline -= anyio.current_time()
-        scope.deadline = math.inf
-        self._ran = True
+        self._clock.pause()
 
     def __exit__(self, *exception: object) -> None:
-        clock = self._clock
-        clock._paused -= 1
-        if self._ran and clock._scope is not None:
-            clock._deadline += anyio.current_time()
-            clock._scope.deadline = clock._deadline
+        self._clock.go_on()
 
 
 class CallMeter:
@@ -146,7 +150,7 @@ class CallMeter:
         """False where the deadline was not the tool's own (a lower per-call timeout, a parent's): it is no strike."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, init=False, kw_only=True)
 class ToolContext:
     """What a handler may know of its call, beside the arguments. Missing is None.
 
@@ -165,6 +169,32 @@ class ToolContext:
     values: Mapping[str, Any] = field(default_factory=dict)
     attempt: int = 1
     meter: CallMeter = field(default_factory=lambda: CallMeter(CallClock(math.inf)), repr=False, compare=False)
+
+    # Every call makes one: all fields at once, where a frozen dataclass would set them one by one.
+    def __init__(
+        self,
+        *,
+        call: ToolCall,
+        context: Any = None,
+        session_id: str | None = None,
+        request_id: str | None = None,
+        registry: Any = None,
+        model: Any = None,
+        values: Mapping[str, Any] | None = None,
+        attempt: int = 1,
+        meter: CallMeter | None = None,
+    ) -> None:
+        self.__dict__.update(
+            call=call,
+            context=context,
+            session_id=session_id,
+            request_id=request_id,
+            registry=registry,
+            model=model,
+            values={} if values is None else values,
+            attempt=attempt,
+            meter=CallMeter(CallClock(math.inf)) if meter is None else meter,
+        )
 
 
 class RunningCall:

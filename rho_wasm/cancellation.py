@@ -39,18 +39,20 @@ class Watermark:
         """Whether a cancellation had been asked for already. It may not have been delivered: any await raises it."""
         return self._before > 0
 
+    @property
+    def passed(self) -> bool:
+        """Whether the task was cancelled since, which only shows on asyncio."""
+        return self._task is not None and self._task.cancelling() > self._before
+
     async def raise_swallowed(self) -> None:
         """Raises the caller's cancellation of the task if a handler caught it and went on as if nothing had been."""
-        if self._task_was_cancelled():
+        if self.passed:
             await anyio.lowlevel.checkpoint()  # where it was a scope's, this raises it as the scope's own
             raise self.cancelled_class
 
     def asked_for(self) -> bool:
         """True if an enclosing scope is cancelled, or the task was since."""
-        return anyio.current_effective_deadline() == -math.inf or self._task_was_cancelled()
-
-    def _task_was_cancelled(self) -> bool:
-        return self._task is not None and self._task.cancelling() > self._before
+        return anyio.current_effective_deadline() == -math.inf or self.passed
 
 
 def leaves(error: BaseException) -> Iterator[BaseException]:

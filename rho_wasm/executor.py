@@ -47,6 +47,9 @@ class DefaultExecutor:
     async def execute(self, tool: Tool, arguments: Mapping[str, Any], context: ToolContext) -> HandlerResult:
         if tool.handler is None:
             raise ToolError("not_found", tool=tool.name, detail="it is declared, but nothing here answers it")
+        if tool.is_async and is_host_made(tool):
+            # It raises ToolErrors; what else it may raise the runner judges, as it does with every executor.
+            return checked(await tool.invoke(arguments, context), tool)
         answer: Any = None
         raised: BaseException | None = None
         watermark = Watermark()

@@ -8,7 +8,10 @@ from types import MappingProxyType
 from rho_wasm.errors import NameInvalid, NameReserved
 from rho_wasm.tools import TOOL_NAME
 
-__all__ = ["RESERVED", "Reservations", "folded", "problem_of"]
+__all__ = ["MAX_NAME_CHARS", "RESERVED", "Reservations", "folded", "problem_of"]
+
+MAX_NAME_CHARS = 64
+"""Of a tool's name, as in ``tools.TOOL_NAME``."""
 
 _ALIKE = str.maketrans(
     {"_": None, "-": None, "0": "o", "1": "l", "i": "l", "5": "s", "2": "z", "6": "b", "8": "b", "9": "g"}
@@ -64,6 +67,10 @@ class Reservations:
         """The error that says which name ``name`` is or looks like, or None where it is free."""
         found = self._by_fold.get(folded(name))
         return None if found is None else NameReserved(name, *found)
+
+    def leave_free(self, name: str) -> bool:
+        """Whether a source may offer a tool under ``name``."""
+        return problem_of(name) is None and self.holds(name) is None
 
     def check(self, name: str) -> None:
         """Raises :class:`NameInvalid` or :class:`NameReserved` unless a tool may be registered under ``name``."""

@@ -87,22 +87,27 @@ class ToolSchemas:
 
     def of(self, tool: Tool) -> ArgumentSchema:
         """Raises :class:`SchemaInvalid` if the schema of ``tool`` is none, or an untrusted tool's text hides things."""
+        found = self._found(tool)
+        if isinstance(found, SchemaInvalid):
+            raise found.with_traceback(None)
+        return found
+
+    def usable(self, tool: Tool) -> bool:
+        """Whether ``tool`` can be offered."""
+        return type(self._found(tool)) is ArgumentSchema
+
+    def problem(self, tool: Tool) -> str | None:
+        """Why ``tool`` cannot be offered, or None."""
+        found = self._found(tool)
+        return str(found) if isinstance(found, SchemaInvalid) else None
+
+    def _found(self, tool: Tool) -> ArgumentSchema | SchemaInvalid:
         key = id(tool)
         entry = self._entries.get(key)
         if entry is None or entry[0]() is not tool:
             entry = (weakref.ref(tool, lambda _: self._forget(key)), _compiled(tool))
             self._entries[key] = entry
-        if isinstance(entry[1], SchemaInvalid):
-            raise entry[1].with_traceback(None)
         return entry[1]
-
-    def problem(self, tool: Tool) -> str | None:
-        """Why ``tool`` cannot be offered, or None."""
-        try:
-            self.of(tool)
-        except SchemaInvalid as error:
-            return str(error)
-        return None
 
     def _forget(self, key: int) -> None:
         entry = self._entries.get(key)

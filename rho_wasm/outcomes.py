@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rho_wasm.builtin.outputs import Outputs
 from rho_wasm.calls import ToolContext
 from rho_wasm.errors import PlainError, ToolError
 from rho_wasm.rendering import cut_text, error_text, printed_name, value_text
-from rho_wasm.results import KINDS, AskUser, CallLog, Failed, Halt, HandlerResult, LogLine, Ok, ToolResult
+from rho_wasm.results import (
+    KINDS,
+    AskUser,
+    CallLog,
+    Failed,
+    Halt,
+    HandlerResult,
+    Image,
+    Kind,
+    LogLine,
+    Ok,
+    Status,
+    ToolResult,
+)
 from rho_wasm.tools import Tool
 from rho_wasm.untrusted import inert, type_name
 
@@ -45,28 +56,37 @@ def answered(
     log = meter.log
     if notes:
         log = CallLog((*log.lines, *(LogLine(_WARNING, note) for note in notes)), log.dropped_bytes)
-    shape: dict[str, Any]
+    status: Status = "ok"
+    kind: Kind = "ok"
+    reason = halt_reason = options = details = None
+    images: tuple[Image, ...] = ()
     if isinstance(answer, Ok):
-        images = tuple(answer.images)
-        shape = {"status": "ok", "kind": "ok", "value": answer.value, "images": images, "details": answer.details}
+        value, images, details = answer.value, tuple(answer.images), answer.details
     elif isinstance(answer, Failed):
-        shape = {"status": "error", "kind": "failed", "reason": "failed"}
-        shape |= {"value": answer.reason, "details": answer.details}
+        status, kind, reason = "error", "failed", "failed"
+        value, details = answer.reason, answer.details
     elif isinstance(answer, AskUser):
-        shape = {"status": "ask_user", "kind": "ok", "value": answer.question, "options": answer.options}
+        status, value, options = "ask_user", answer.question, answer.options
     else:
-        shape = {"status": "halt", "kind": "ok", "value": answer.value, "halt_reason": answer.reason}
+        status, value, halt_reason = "halt", answer.value, answer.reason
     return ToolResult(
         call_id=context.call.id,
         tool=tool.name,
+        status=status,
+        kind=kind,
+        reason=reason,
+        value=value,
+        options=options,
         text=text,
-        output_id=output_id,
+        images=images,
+        details=details,
         fuel_used=meter.fuel_used,
         duration_ms=duration_ms,
         generation=meter.generation if meter.generation is not None else generation,
         log=log,
         backtrace=meter.backtrace,
-        **shape,
+        output_id=output_id,
+        halt_reason=halt_reason,
     )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator, MutableSequence, Sequence
+from functools import lru_cache
 from typing import Any
 
 from rho_wasm.builtin import builtin_tools
@@ -14,7 +15,7 @@ from rho_wasm.builtin.outputs import MemoryOutputs, Outputs
 from rho_wasm.calls import RunningCall
 from rho_wasm.errors import NameInvalid, NameReserved, NotATool, RhoError
 from rho_wasm.events import OnEvent, SourceFailed, emit
-from rho_wasm.names import Reservations, problem_of
+from rho_wasm.names import MAX_NAME_CHARS, Reservations, problem_of
 from rho_wasm.offered import Shadowed, ToolSchemas, ToolSnapshot
 from rho_wasm.schema import ArgumentSchema
 from rho_wasm.sources import ToolSource, cancels_calls, source_name, source_version
@@ -22,6 +23,8 @@ from rho_wasm.tools import Tool
 from rho_wasm.untrusted import exception_text, inert, type_name
 
 __all__ = ["ToolRegistry"]
+
+_NAMES_REMEMBERED = 1_024
 
 
 class _Merged:
@@ -86,6 +89,8 @@ class ToolRegistry:
         self.calls_may_be_cancelled = any(map(cancels_calls, self._sources))
         """Whether a source may cancel a call that it was told of."""
         self._reservations = Reservations(core=self._core, reserved=reserved)
+        # What a name looks like is looked at once, of those that are asked for again and again.
+        self._offerable = lru_cache(maxsize=_NAMES_REMEMBERED)(self._reservations.leave_free)
         self._writing = threading.Lock()
         # Readers take no lock: each change is one assignment to one dict.
         self._table = dict(self._core)
@@ -133,7 +138,7 @@ class ToolRegistry:
         tool = self._table.get(name)
         if tool is not None:
             return tool
-        if not self._sources or problem_of(name) is not None or self._reservations.holds(name) is not None:
+        if not self._sources or len(name) > MAX_NAME_CHARS or not self._offerable(name):
             return None
         for source in self._sources:
             try:
@@ -145,7 +150,7 @@ class ToolRegistry:
                 self._report(source, "lookup", error, (name,))
                 continue
             # The first that has the name decides, as in the list: a later one must not step in unnoticed.
-            return found if self._schemas.problem(found) is None else None
+            return found if self._schemas.usable(found) else None
         return None
 
     def list(self) -> Sequence[Tool]:

@@ -68,16 +68,12 @@ def value_text(answer: HandlerResult) -> tuple[str, tuple[str, ...]]:
     A str as it is, any other value as JSON; for AskUser the question, for Halt JSON of its value.
     Raises :class:`rho_wasm.errors.PlainError` for a value that has no JSON.
     """
-    notes: tuple[str, ...] = ()
     if isinstance(answer, AskUser):
-        text = str.__str__(answer.question)
-    else:
-        value = answer.reason if isinstance(answer, Failed) else answer.value
-        if isinstance(value, str) and not isinstance(answer, Halt):
-            text = str.__str__(value)
-        else:
-            text, notes = json_text(value)
-    return text, notes
+        return str.__str__(answer.question), ()
+    value = answer.reason if isinstance(answer, Failed) else answer.value
+    if isinstance(value, str) and not isinstance(answer, Halt):
+        return str.__str__(value), ()
+    return json_text(value)
 
 
 def printed_name(call: ToolCall) -> str:
@@ -111,7 +107,7 @@ def beginning(text: str, max_chars: int, *, trusted: bool) -> tuple[int, str]:
 
     What is not shown is not looked at: escaping a megabyte of control characters would hold the event loop up.
     """
-    shown = cut_at_line(text, max_chars)
+    shown = text if len(text) <= max_chars else cut_at_line(text, max_chars)
     read = model_text(shown, trusted=trusted)
     while len(read) > max_chars and len(shown) > 1:
         shown = cut_at_line(shown, len(shown) // 2)

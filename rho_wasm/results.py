@@ -145,7 +145,7 @@ class CallLog:
 NOTHING_LOGGED = CallLog()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, init=False, kw_only=True)
 class ToolResult:
     """The end of one call, whatever happened.
 
@@ -174,6 +174,48 @@ class ToolResult:
     backtrace: tuple[str, ...] = ()
     output_id: str | None = None
     halt_reason: str | None = None
+
+    # Every call makes one: all fields at once, where a frozen dataclass would set them one by one.
+    def __init__(
+        self,
+        *,
+        call_id: str,
+        tool: str,
+        status: Status,
+        kind: Kind,
+        reason: str | None = None,
+        value: Any = None,
+        options: Mapping[str, Any] | None = None,
+        text: str = "",
+        images: tuple[Image, ...] = (),
+        details: Any = None,
+        fuel_used: int | None = None,
+        duration_ms: float = 0.0,
+        generation: int | None = None,
+        log: CallLog = NOTHING_LOGGED,
+        backtrace: tuple[str, ...] = (),
+        output_id: str | None = None,
+        halt_reason: str | None = None,
+    ) -> None:
+        self.__dict__.update(
+            call_id=call_id,
+            tool=tool,
+            status=status,
+            kind=kind,
+            reason=reason,
+            value=value,
+            options=options,
+            text=text,
+            images=images,
+            details=details,
+            fuel_used=fuel_used,
+            duration_ms=duration_ms,
+            generation=generation,
+            log=log,
+            backtrace=backtrace,
+            output_id=output_id,
+            halt_reason=halt_reason,
+        )
 
     @property
     def ok(self) -> bool:

@@ -225,13 +225,12 @@ class ToolRunner:
         try:
             try:
                 answer = await self._execute(running, arguments, stop, watermark, guest=guest)
-                spent_ms = (time.perf_counter() - started) * 1000
                 result = answered(
                     answer,
                     tool,
                     context,
                     generation=generation,
-                    duration_ms=spent_ms,
+                    duration_ms=(time.perf_counter() - started) * 1000,
                     max_chars=self.max_result_chars,
                     outputs=self.registry.outputs,
                 )
@@ -242,10 +241,8 @@ class ToolRunner:
         finally:
             # Sources count on hearing the end of each call that they were told of, whatever the end.
             ended = result or not_answered(_cancelled(tool.name), context, generation=generation)
-            for fault in running.finish(ended):
-                text = exception_text(fault, trusted=True)
-                failed = SourceFailed(source="a watcher of calls", operation="done", error=text, tools=(tool.name,))
-                emit(self._on_event, failed)
+            if faults := running.finish(ended):
+                self._report(faults, tool)
 
     async def _execute(
         self, running: RunningCall, arguments: dict[str, Any], stop: _Stop, watermark: Watermark, *, guest: bool
@@ -257,15 +254,7 @@ class ToolRunner:
         try:
             with stop.scope or _NO_SCOPE:
                 if self._on_event is not None:
-                    emit(
-                        self._on_event,
-                        ToolRunning(
-                            call=running.call,
-                            tool=tool.name,
-                            generation=running.generation,
-                            session_id=context.session_id,
-                        ),
-                    )
+                    self._tell_of(running)
                 clock.start(stop.scope, paused=guest)
                 self.registry.watch(running)
                 if not stop.asked:
@@ -274,7 +263,8 @@ class ToolRunner:
             let_through(error, watermark)
             raised = error
         try:
-            await watermark.raise_swallowed()
+            if watermark.passed:
+                await watermark.raise_swallowed()
             if stop.asked:
                 raise _cancelled(tool.name)
             if not guest and (stop.ended_by_scope or clock.remaining_ms() <= 0):
@@ -285,6 +275,25 @@ class ToolRunner:
             return answer
         finally:
             raised = None  # its traceback holds this frame: together they would wait for a garbage collection
+
+    def _tell_of(self, running: RunningCall) -> None:
+        emit(
+            self._on_event,
+            ToolRunning(
+                call=running.call,
+                tool=running.tool.name,
+                generation=running.generation,
+                session_id=running.context.session_id,
+            ),
+        )
+
+    def _report(self, faults: list[BaseException], tool: Tool) -> None:
+        for fault in faults:
+            text = exception_text(fault, trusted=True)
+            emit(
+                self._on_event,
+                SourceFailed(source="a watcher of calls", operation="done", error=text, tools=(tool.name,)),
+            )
 
     def _finish(self, result: ToolResult, context: ToolContext) -> None:
         if self._on_event is not None:

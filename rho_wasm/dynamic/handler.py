@@ -16,11 +16,13 @@ from rho_wasm.frozen import thaw
 from rho_wasm.limits import MAX_DEADLINE_MS, Limits
 from rho_wasm.manifest import ToolDeclaration
 from rho_wasm.policy import Policy
-from rho_wasm.results import AskUser, Halt, HandlerResult
+from rho_wasm.results import AskUser, Failed, Halt, HandlerResult, Ok
 from rho_wasm.sandbox import Sandbox
 from rho_wasm.untrusted import inert
 
 __all__ = ["GuestHandler", "effective_limits"]
+
+_ALWAYS_PERMITTED = (Ok, Failed)
 
 
 def effective_limits(declaration: ToolDeclaration, version: ToolVersion, *, policy: Policy, limits: Limits) -> Limits:
@@ -79,24 +81,30 @@ class GuestHandler:
         if refused is not None:
             reason, detail = refused
             raise self._error(reason, detail)
+        clock = meter.clock
         # The sandbox keeps the deadline itself, and waiting for a slot or a compilation is not the tool's time.
-        with meter.clock.paused():
+        clock.pause()
+        try:
+            used = self._modules.enter(self.version.artifact)
             try:
-                async with self._modules.use(self.version.artifact) as module:
-                    answer = await self._sandbox.call(
-                        module,
-                        tool=self.version.tool,
-                        arguments=arguments,
-                        context=self._told(context),
-                        limits=self.limits,
-                        meter=meter,
-                    )
-            except ToolError as error:
-                error.generation = self.generation
-                raise
-            except (ModuleRejected, StoreError, Closed) as error:
-                raise self._error("not_found", f"its module cannot be loaded: {error}") from None
-        return self._permitted(answer)
+                answer = await self._sandbox.call(
+                    used.module or await self._modules.load(used),
+                    tool=self.version.tool,
+                    arguments=arguments,
+                    context=self._told(context),
+                    limits=self.limits,
+                    meter=meter,
+                )
+            finally:
+                self._modules.leave(used)
+        except ToolError as error:
+            error.generation = self.generation
+            raise
+        except (ModuleRejected, StoreError, Closed) as error:
+            raise self._error("not_found", f"its module cannot be loaded: {error}") from None
+        finally:
+            clock.go_on()
+        return answer if type(answer) in _ALWAYS_PERMITTED else self._permitted(answer)
 
     def _told(self, context: ToolContext) -> dict[str, Any]:
         """What of the host's context crosses: the call's id and the plain values; the other ids by policy alone."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import AsyncIterator, Iterable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import anyio
 import anyio.to_thread
@@ -12,13 +12,16 @@ import anyio.to_thread
 from rho_wasm.dynamic.store import Store
 from rho_wasm.sandbox import GuestModule, Sandbox
 
-__all__ = ["ModulePool"]
+__all__ = ["ModulePool", "Used"]
 
 
-class _Entry:
-    __slots__ = ("loading", "module", "users")
+class Used:
+    """A module that somebody uses, or is about to: ``module`` is None until it is loaded."""
 
-    def __init__(self) -> None:
+    __slots__ = ("loading", "module", "sha256", "users")
+
+    def __init__(self, sha256: str) -> None:
+        self.sha256 = sha256
         self.module: GuestModule | None = None
         self.users = 0
         self.loading = anyio.Lock()
@@ -35,15 +38,20 @@ class ModulePool:
         self._store = store
         self._sandbox = sandbox
         self._lock = threading.Lock()
-        self._entries: dict[str, _Entry] = {}
+        self._entries: dict[str, Used] = {}
         self._wanted: frozenset[str] = frozenset()
 
-    def use(self, sha256: str) -> AbstractAsyncContextManager[GuestModule]:
+    @asynccontextmanager
+    async def use(self, sha256: str) -> AsyncIterator[GuestModule]:
         """The module of that hash, loaded if need be, for as long as the block lasts.
 
         Raises :class:`ModuleRejected`, :class:`StoreError` (:class:`Corrupt`, naming the artifact) or :class:`Closed`.
         """
-        return _Use(self, sha256)
+        used = self.enter(sha256)
+        try:
+            yield used.module or await self.load(used)
+        finally:
+            self.leave(used)
 
     @asynccontextmanager
     async def hold(self, hashes: Iterable[str]) -> AsyncIterator[None]:
@@ -67,30 +75,33 @@ class ModulePool:
         """Lets go of every module that no call uses; of the others when their calls end."""
         self.retain(frozenset())
 
-    def _enter(self, sha256: str) -> _Entry:
+    def enter(self, sha256: str) -> Used:
+        """The module stays until :meth:`leave`, once it is loaded: what :meth:`use` does, for calls in a hurry."""
         with self._lock:
-            entry = self._entries.get(sha256)
-            if entry is None:
-                entry = self._entries[sha256] = _Entry()
-            entry.users += 1
-            return entry
+            used = self._entries.get(sha256)
+            if used is None:
+                used = self._entries[sha256] = Used(sha256)
+            used.users += 1
+            return used
 
-    def _leave(self, sha256: str, entry: _Entry) -> None:
+    def leave(self, used: Used) -> None:
+        """One user less. Each calls it once."""
         # Looks at the one entry alone: every call ends here, however many modules there are.
         with self._lock:
-            entry.users -= 1
-            if entry.users or (sha256 in self._wanted and entry.module is not None):
+            used.users -= 1
+            if used.users or (used.module is not None and used.sha256 in self._wanted):
                 return
-            del self._entries[sha256]
-        if entry.module is not None:
-            entry.module.close()
+            del self._entries[used.sha256]
+        if used.module is not None:
+            used.module.close()
 
-    async def _load(self, sha256: str, entry: _Entry) -> GuestModule:
-        async with entry.loading:
-            if entry.module is None:
-                artifact = await anyio.to_thread.run_sync(self._store.artifact, sha256)
-                entry.module = await self._sandbox.load(artifact.wasm)
-        return entry.module
+    async def load(self, used: Used) -> GuestModule:
+        """The module, loaded by whoever is first. Raises as :meth:`use` does."""
+        async with used.loading:
+            if used.module is None:
+                artifact = await anyio.to_thread.run_sync(self._store.artifact, used.sha256)
+                used.module = await self._sandbox.load(artifact.wasm)
+        return used.module
 
     def _let_go(self) -> None:
         with self._lock:
@@ -103,26 +114,3 @@ class ModulePool:
         for entry in entries:
             if entry.module is not None:
                 entry.module.close()
-
-
-class _Use(AbstractAsyncContextManager[GuestModule]):
-    """A class and no generator: every guest call enters one."""
-
-    __slots__ = ("_entry", "_pool", "_sha256")
-
-    def __init__(self, pool: ModulePool, sha256: str) -> None:
-        self._pool = pool
-        self._sha256 = sha256
-
-    async def __aenter__(self) -> GuestModule:
-        entry = self._entry = self._pool._enter(self._sha256)
-        if entry.module is not None:
-            return entry.module
-        try:
-            return await self._pool._load(self._sha256, entry)
-        except BaseException:
-            self._pool._leave(self._sha256, entry)
-            raise
-
-    async def __aexit__(self, *exception: object) -> None:
-        self._pool._leave(self._sha256, self._entry)
