@@ -1,0 +1,104 @@
+// What went wrong, in the author's own file, line and text, with the frames of the engine gone.
+
+/** The file that is loaded: its name, its text. One per engine. */
+const loaded = { file: "", source: "" };
+
+function lineOf(number) {
+  return split(loaded.source, "\n")[number - 1];
+}
+
+/** Where the frames of a stack are that lie in the author's file: `[{ line, column, name }]`, innermost first. */
+function frames(stack) {
+  const found = [];
+  for (const frame of split(stack, "\n")) {
+    const at = lastIndexOf(frame, `${loaded.file}:`);
+    const place = at < 0 ? null : exec(/^(\d+)(?::(\d+))?\)?$/, slice(frame, at + loaded.file.length + 1));
+    if (place === null) continue;
+    const name = exec(/^\s*at (.*) \($/, slice(frame, 0, at))?.[1] ?? "";
+    push(found, { line: +place[1], column: +(place[2] ?? 1), name });
+  }
+  return found;
+}
+
+function traced(stack) {
+  const lines = [];
+  for (const { line, column, name } of frames(stack)) {
+    const where = name === "" || name === "<anonymous>" || name === "<eval>" ? "" : ` in ${name}`;
+    push(lines, `${loaded.file}:${line}:${column}${where}: ${trim(lineOf(line) ?? "")}`);
+  }
+  return lines;
+}
+
+/** A property of something thrown, if it is text. Getters of the thrown thing may run, and may throw. */
+function textOf(error, key) {
+  try {
+    const found = error[key];
+    return typeof found === "string" ? found : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** The answer map for something thrown that is no answer. */
+function raised(error) {
+  if (error === undefined) {
+    const message = "rho: the promise that the tool returned never settles: nothing is left that could settle it";
+    return { raised: { type: "TypeError", message } };
+  }
+  if (error === null || (typeof error !== "object" && typeof error !== "function")) {
+    return { raised: { message: shown(error) } };
+  }
+  const type = textOf(error, "name") ?? "Error";
+  const trace = traced(textOf(error, "stack") ?? "");
+  return { raised: { type, message: textOf(error, "message") ?? kindOf(error), trace: trace.length ? trace : undefined } };
+}
+
+/** The answer map for something thrown. */
+function thrown(error) {
+  if (typeof error === "object" && error !== null) return answerOf(error) ?? raised(error);
+  return raised(error === undefined ? "undefined" : error);
+}
+
+/** Throws what makes `answer` no plain data, with the path to it. */
+function notPlain(answer) {
+  const why = fault(answer, "", 0);
+  throw new TypeError_(`rho: ${why ?? "the answer changed while it was read"}`);
+}
+
+const NAMES = { ok: "the answer", error: "the failure's reason", arguments: "the arguments of the host call" };
+
+function fault(value, path, depth) {
+  const what = path === "" ? "the answer" : path;
+  if (depth > 64) return `${slice(what, 0, 80)}... nests deeper than 64 levels, or holds itself`;
+  if (typeof value === "function" || typeof value === "symbol") return `${what} is ${kindOf(value)}, which is no plain data`;
+  if (typeof value !== "object" || value === null) return undefined;
+  if (value instanceof Uint8Array || value instanceof ArrayBuffer || value instanceof Uint8ClampedArray) return undefined;
+  if (isArray(value)) {
+    for (let place = 0; place < value.length; place++) {
+      const found = fault(value[place], `${what}[${place}]`, depth + 1);
+      if (found !== undefined) return found;
+    }
+    return undefined;
+  }
+  const parent = prototypeOf(value);
+  if (slice(classOf(value), 8, -1) !== "Object" || (parent !== objectPrototype && parent !== null)) {
+    return `${what} is ${kindOf(value)}, which is no plain data: ${advice(value)}`;
+  }
+  for (const key of keysOf(value)) {
+    if (exec(/\p{Surrogate}/u, key)) return `${what} has a key with half a surrogate pair`;
+    const name = depth === 0 ? (NAMES[key] ?? key) : exec(/^[\w$]+$/, key) ? `${what}.${key}` : `${what}[${json(key)}]`;
+    const found = fault(value[key], name, depth + 1);
+    if (found !== undefined) return found;
+  }
+  return undefined;
+}
+
+function advice(value) {
+  if (value instanceof Map) return "write Object.fromEntries(map), with keys that are text";
+  if (value instanceof Set || ArrayBuffer.isView(value)) return "write Array.from(it)";
+  if (value instanceof Date) return "write date.toISOString()";
+  if (value instanceof Promise) return "await it";
+  if (value instanceof Image) return "write Ok(value, { images: [image] })";
+  if (value instanceof Error) return "write its message, or throw it";
+  return "write { ...it }, or an object of your own";
+}

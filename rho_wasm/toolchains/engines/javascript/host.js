@@ -1,0 +1,65 @@
+// What a tool may ask of its host: capabilities, and lines in the call's log.
+
+/** The host said no, or could not. `kind` is denied, undeclared, invalid_arguments, quota, unavailable or another word. */
+export class HostError extends Error {
+  constructor(kind, message) {
+    super(message);
+    this.name = "HostError";
+    this.kind = kind;
+  }
+}
+
+/** Asks for a capability and waits for what it answers. Throws HostError. */
+export function host(capability, given = {}) {
+  words(capability, "a capability's name");
+  if (given === null || typeof given !== "object") {
+    throw new TypeError_(`rho: the arguments of ${json(capability)} are an object, not ${kindOf(given)}`);
+  }
+  const reply = ask({ capability, arguments: given });
+  if (hasOwn(reply, "ok")) return reply.ok;
+  throw new HostError(reply.error.kind, reply.error.message);
+}
+
+const LEVEL = { debug: 10, info: 20, warning: 30, error: 40 };
+
+/** A value as one line of the log: text as it is, errors with their stack, anything else as JSON where it can be. */
+function shown(value) {
+  if (typeof value === "string") return value;
+  if (typeof value !== "object" || value === null) return typeof value === "bigint" ? `${value}n` : text(value);
+  try {
+    if (value instanceof Error) return `${value.name}: ${value.message}`;
+    return json(value) ?? kindOf(value);
+  } catch {
+    return kindOf(value);
+  }
+}
+
+function line(level) {
+  return (...values) => {
+    const parts = [];
+    for (let place = 0; place < values.length; place++) push(parts, shown(values[place]));
+    logText(level, join(parts, " "));
+  };
+}
+
+/** A line in the call's log, at a level. */
+export const log = {
+  debug: line(LEVEL.debug),
+  info: line(LEVEL.info),
+  warning: line(LEVEL.warning),
+  error: line(LEVEL.error),
+};
+
+/** Says in the log how far the call is: `progress(3, 10, "pages")`. */
+export function progress(done, total = undefined, what = "") {
+  logText(LEVEL.info, trim(`progress: ${done}${total === undefined || total === null ? "" : ` of ${total}`} ${what}`));
+}
+
+globalThis.console = {
+  log: log.info,
+  info: log.info,
+  debug: log.debug,
+  trace: log.debug,
+  warn: log.warning,
+  error: log.error,
+};

@@ -1,0 +1,103 @@
+// Loading a file: its exports become the tools, and what they say of themselves the manifest.
+
+const declarations = new WeakMap();
+const KEYS = {
+  description: 1,
+  input: 1,
+  output: 1,
+  examples: 1,
+  timeout_ms: 1,
+  read_only: 1,
+  destructive: 1,
+  idempotent: 1,
+  metadata: 1,
+};
+
+/** Declares a tool with schemas of its own: `export const f = tool({ description, input }, (args, ctx) => ...)`. */
+export function tool(declaration, run) {
+  if (typeof run !== "function") throw new TypeError_(`rho: tool(declaration, function): the function is ${kindOf(run)}`);
+  options(declaration, KEYS, "tool");
+  if (typeof declaration?.description !== "string" || declaration.description.trim() === "") {
+    throw new TypeError_("rho: tool({ description, input }, function) needs a description");
+  }
+  declarations.set(run, declaration);
+  return run;
+}
+
+function declared(name, run) {
+  const declaration = declarations.get(run);
+  if (declaration === undefined) return documented(name, run);
+  const { description, input, output, ...others } = declaration;
+  const input_schema = input === undefined ? record({}, []) : { type: "object", ...input };
+  return { name, description, input_schema, output_schema: output, ...others };
+}
+
+const HELP = 'export function shout(args) { return args.text.toUpperCase(); }';
+
+/** The tools of a module: fills `tools` (tools.js) and answers the manifest's part. */
+function toolsOf(exports) {
+  const declaredTools = [];
+  let capabilities;
+  for (const name of Object.keys(exports)) {
+    const found = exports[name];
+    if (name === "capabilities" && Array.isArray(found)) {
+      capabilities = found;
+    } else if (typeof found === "function") {
+      if (name === "default") throw new SyntaxError("export default has no name to call it by: write export function NAME(args)");
+      declaredTools.push(declared(name, found));
+      tools[name] = found;
+    }
+  }
+  if (declaredTools.length === 0) throw new SyntaxError(`the file exports no function, so it has no tool: ${HELP}`);
+  return { tools: declaredTools, capabilities };
+}
+
+/** The answer to rho_load. */
+function load({ source, file }) {
+  loaded.source = source;
+  loaded.file = file;
+  try {
+    const promise = evaluate(source, file);
+    runJobs();
+    const state = promiseState(promise);
+    if (state === 0) throw new TypeError_("the file awaits, at its top level, something that never settles");
+    if (state === 2) throw promiseResult(promise);
+    const found = { ok: toolsOf(namespace()) };
+    const why = fault(found, "", 0);
+    if (why !== undefined) throw new TypeError_(`a declaration is no plain data: ${why}`);
+    return found;
+  } catch (error) {
+    return { error: explained(error) };
+  }
+}
+
+const HINTS = [
+  [/could not load module/i, 'a tool imports nothing but "rho"; what it needs beside that is in its own file'],
+  [/could not find export/i, () => `"rho" exports ${EXPORTS.join(", ")}`],
+  [/'?(require|module|exports)'? is not defined/, 'write ES modules: import { Ok } from "rho"; export function NAME(args) { ... }'],
+  [/'?(setTimeout|setInterval|fetch|process|Buffer|window|document)'? is not defined/, "tools have the language itself, and what \"rho\" exports"],
+];
+const EXPORTS = ["AskUser", "Failed", "Halt", "HostError", "Image", "Ok", "host", "log", "progress", "tool"];
+
+function explained(error) {
+  const told = thrown(error).raised ?? { message: "the file threw an answer while it was loaded" };
+  const message = told.type === undefined ? told.message : `${told.type}: ${told.message}`;
+  const at = frames(textOf(error, "stack") ?? "")[0] ?? importAt(message);
+  const hint = HINTS.find(([pattern]) => pattern.test(message))?.[1];
+  return {
+    message: message.replace(/^(SyntaxError|TypeError): (?=the file|a declaration|\S+ (has no description|takes arguments|gets all))/, ""),
+    line: at?.line,
+    column: at?.column,
+    text: at === undefined ? undefined : lineOf(at.line),
+    trace: told.type === "SyntaxError" ? undefined : told.trace,
+    hint: typeof hint === "function" ? hint() : hint,
+  };
+}
+
+/** Where the file imports what could not be found: the engine names the module, and no line. */
+function importAt(message) {
+  const name = /module '([^']*)'/.exec(message)?.[1];
+  if (name === undefined) return undefined;
+  const line = loaded.source.split("\n").findIndex((each) => /\b(import|from)\b/.test(each) && each.includes(name));
+  return line < 0 ? undefined : { line: line + 1, column: 1 };
+}

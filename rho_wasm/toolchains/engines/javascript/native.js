@@ -1,0 +1,44 @@
+// The first part of module "rho": the functions that the engine's glue (entries.wat) gave, and what of the language this
+// module uses while a tool runs. A tool may replace any of it for itself; what is kept here stays as it was at boot.
+
+const [keep, logText, ask, evaluate, namespace, runJobs, promiseState, promiseResult, random] = globalThis["rho:native"];
+delete globalThis["rho:native"];
+
+/** What stands in the slots of `keep`, in the order of entries.wat. */
+const SLOT = { load: 0, call: 1, raised: 2, notPlain: 3, malformed: 4, negative: 5, big: 6, lastCall: 7, lastLoad: 8 };
+
+const uncurry = Function.prototype.bind.bind(Function.prototype.call);
+const hasOwn = Object.hasOwn;
+const isArray = Array.isArray;
+const keysOf = Object.keys;
+const prototypeOf = Object.getPrototypeOf;
+const objectPrototype = Object.prototype;
+const json = JSON.stringify;
+const text = String;
+const indexOf = uncurry(String.prototype.indexOf);
+const lastIndexOf = uncurry(String.prototype.lastIndexOf);
+const slice = uncurry(String.prototype.slice);
+const trim = uncurry(String.prototype.trim);
+const split = uncurry(String.prototype.split);
+const exec = uncurry(RegExp.prototype.exec);
+const push = uncurry(Array.prototype.push);
+const join = uncurry(Array.prototype.join);
+const classOf = uncurry(Object.prototype.toString);
+const TypeError_ = TypeError;
+const RangeError_ = RangeError;
+
+/** "an array", "a Map", "a function": a value's kind, as an error names it. Runs no code of the value's. */
+function kindOf(value) {
+  if (value === null) return "null";
+  if (typeof value === "function") return "a function";
+  if (typeof value !== "object") return typeof value === "undefined" ? "undefined" : `a ${typeof value}`;
+  if (isArray(value)) return "an array";
+  const name = slice(classOf(value), 8, -1);
+  if (name !== "Object") return `${exec(/^[AEIOU]/, name) ? "an" : "a"} ${name}`;
+  const made = prototypeOf(value)?.constructor?.name;
+  return typeof made === "string" && made !== "" && made !== "Object" ? `a ${made}` : "an object";
+}
+
+// The engine's own Math.random was seeded when the engine was made, and would be the same in every call.
+Object.defineProperty(random, "name", { value: "random" });
+Math.random = random;
