@@ -10,7 +10,7 @@ from rho_wasm.sandbox.abi import ALLOWED_IMPORTS, FunctionType
 from rho_wasm.toolchains.binary import FUNCTION, GLOBAL, MEMORY, TABLE, Element, Import, Module
 from rho_wasm.toolchains.instructions import Renumbering, calls_any, renumbered
 
-__all__ = ["ENOSYS", "allowed", "append_module", "enosys_body", "stub_imports"]
+__all__ = ["ENOSYS", "allowed", "append_module", "enosys_body", "only_functions", "stub_imports"]
 
 ENOSYS = 52
 """WASI's error number for a function that is not there."""
@@ -45,7 +45,7 @@ def stub_imports(
     Raises :class:`ModuleRejected` (``import_kind``) for imported memories, tables and globals.
     """
     given = bodies or {}
-    _only_functions(module)
+    only_functions(module)
     kept = [
         place
         for place, each in enumerate(module.imports)
@@ -150,7 +150,8 @@ def _wrong_type(wanted: Import) -> ModuleRejected:
     return ModuleRejected("import_type", f"{wanted} has another type in the module", name=str(wanted))
 
 
-def _only_functions(module: Module) -> None:
+def only_functions(module: Module) -> None:
+    """Raises :class:`ModuleRejected` (``import_kind``) for imported memories, tables and globals."""
     for each in module.imports:
         if each.kind != FUNCTION:
             raise ModuleRejected("import_kind", f"{each} is imported, and is no function", name=str(each))
