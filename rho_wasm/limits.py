@@ -210,9 +210,15 @@ class HostLimits(_Frozen):
         """The bounds of one call of a guest, or of an ``image`` over an engine."""
         return self.engine_call if image else self.call
 
+    def loading(self) -> Limits:
+        """The bounds of loading a tool's source into an engine: those of :meth:`Limits.for_loading`, and no more memory
+        and time than calls of it have."""
+        call = self.engine_call
+        return Limits.for_loading().lowest({"memory_bytes": call.memory_bytes, "deadline_ms": call.deadline_ms})
+
     def for_engines(self) -> Self:
         """What an engine itself may be, and what compiling it may cost: one is pinned by its hash, not a model's."""
-        return self.model_copy(update=_ENGINE_BOUNDS)
+        return self.model_copy(update={"call": self.engine_call, **_ENGINE_BOUNDS})
 
     def compile_budget_ms(self, code_bytes: int) -> int:
         """CPU milliseconds that compiling ``code_bytes`` of code may take."""

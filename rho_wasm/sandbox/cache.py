@@ -4,7 +4,8 @@ Native code is run as it is, so whoever can put a file here could run code in th
 artifact: 9 of 40 died by a signal, 17 ran altered in silence). Therefore every entry carries an HMAC-SHA256 under a key
 that lies elsewhere, folder and files must belong to this user and to nobody else, and the bytes that were verified are
 the very bytes that are handed to wasmtime: they are read once, into memory of this process. Mapping the file itself
-would share pages between processes, but what was verified could be changed before it runs.
+would share pages between processes, but what was verified could be changed before it runs; large code is copied into a
+sealed file and mapped from there.
 """
 
 from __future__ import annotations
@@ -19,23 +20,29 @@ import stat
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import BinaryIO, Self, TypeVar
 
 from rho_wasm.host_key import host_key
 from rho_wasm.limits import HostLimits
 from rho_wasm.sandbox.capi import library_path
 from rho_wasm.sandbox.config import EngineConfig
 from rho_wasm.sandbox.rewrite import VERSION as REWRITE_VERSION
+from rho_wasm.sandbox.sealed import SealedFile
 
 __all__ = ["CacheStatistics", "NativeCache", "native_key"]
+
+_Found = TypeVar("_Found", bytes, SealedFile)
 
 _MAGIC = b"rho_wasm native 1\n"
 _MAC_BYTES = 32
 _SUFFIX = ".native"
 _TEMPORARY = ".part"
+_PIECE = 1024 * 1024
+_CHANGED = "its content is not what this host wrote"
 _STALE_S = 3600
 """A half-written file this old was left by a process that died."""
 
@@ -130,12 +137,19 @@ class NativeCache:
 
     def load(self, key: str) -> bytes | None:
         """The native code under ``key``, verified, or None. An entry that fails a check is deleted."""
+        return self._load(key, _read_verified)
+
+    def load_sealed(self, key: str) -> SealedFile | None:
+        """The same as a file that nobody can change any more, for code of many megabytes. Whoever gets it closes it.
+
+        Only where there are such files (:func:`rho_wasm.sandbox.sealed.can_seal`).
+        """
+        return self._load(key, _copy_verified)
+
+    def _load(self, key: str, read: Callable[[Path, bytes, str], _Found]) -> _Found | None:
         path = self._path(key)
         try:
-            secret = self._ready()
-            data = _read_own(path)
-            if not hmac.compare_digest(data[len(_MAGIC) :][:_MAC_BYTES], _mac(secret, key, data)):
-                raise _Refused("its content is not what this host wrote")
+            found = read(path, self._ready(), key)
         except FileNotFoundError:
             self._count_miss()
             return None
@@ -152,7 +166,7 @@ class NativeCache:
         with self._lock:
             self._hits += 1
         _touch(path)
-        return data[len(_MAGIC) + _MAC_BYTES :]
+        return found
 
     def store(self, key: str, native: bytes) -> None:
         """Keeps ``native``. A file appears under its name only whole: it is synced before it is renamed."""
@@ -232,22 +246,48 @@ def _own_folder(folder: Path) -> None:
         raise PermissionError(0, "the folder belongs to another user, or others may write to it")
 
 
-def _read_own(path: Path) -> bytes:
-    """A file's bytes. Raises :class:`_Refused` if it is not a plain file of this user's alone."""
+@contextmanager
+def _own(path: Path) -> Iterator[BinaryIO]:
+    """A file, to be read. Raises :class:`_Refused` if it is not a plain file of this user's alone."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         raise
     except OSError as error:
         raise _Refused(error.strerror) from None
-    try:
+    with os.fdopen(descriptor, "rb") as file:
         about = os.fstat(descriptor)
         if not stat.S_ISREG(about.st_mode) or about.st_uid != os.geteuid() or stat.S_IMODE(about.st_mode) & 0o077:
             raise _Refused("it is not a file of this user's alone")
-        with os.fdopen(descriptor, "rb", closefd=False) as file:
-            return file.read()
-    finally:
-        os.close(descriptor)
+        yield file
+
+
+def _read_verified(path: Path, secret: bytes, key: str) -> bytes:
+    """The native code in the entry ``path``. Raises :class:`_Refused`."""
+    with _own(path) as file:
+        data = file.read()
+    if not hmac.compare_digest(data[len(_MAGIC) :][:_MAC_BYTES], _mac(secret, key, data)):
+        raise _Refused(_CHANGED)
+    return data[len(_MAGIC) + _MAC_BYTES :]
+
+
+def _copy_verified(path: Path, secret: bytes, key: str) -> SealedFile:
+    """The same in a sealed file. What is checked is what was copied, so the entry itself may change meanwhile."""
+    with _own(path) as file:
+        head = file.read(len(_MAGIC) + _MAC_BYTES)
+        mac = hmac.new(secret, _MAGIC + key.encode(), hashlib.sha256)
+        copy = SealedFile()
+        try:
+            while piece := file.read(_PIECE):
+                mac.update(piece)
+                copy.write(piece)
+            if not hmac.compare_digest(head[len(_MAGIC) :], mac.digest()):
+                raise _Refused(_CHANGED)
+            copy.seal()
+        except BaseException:
+            copy.close()
+            raise
+    return copy
 
 
 def _write(path: Path, data: bytes) -> None:

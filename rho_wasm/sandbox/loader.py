@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 import threading
 from collections import OrderedDict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -16,8 +17,11 @@ import anyio.to_thread
 from rho_wasm.errors import ModuleRejected
 from rho_wasm.limits import HostLimits
 from rho_wasm.sandbox.admission import Admitted, admit
+from rho_wasm.sandbox.admission_image import AdmittedImage, admit_image, is_image
 from rho_wasm.sandbox.cache import NativeCache, native_key
 from rho_wasm.sandbox.compile import CompileUnavailable, compile_native
+from rho_wasm.sandbox.images import COPIED_AT_ONCE, EngineFinder
+from rho_wasm.sandbox.interpreters import Interpreters
 from rho_wasm.sandbox.module import GuestModule, NativeModule
 from rho_wasm.sandbox.rewrite import rewritten
 from rho_wasm.sandbox.runtime import Runtime
@@ -27,6 +31,8 @@ __all__ = ["Loader"]
 _COMPILE_AT_ONCE = 2
 """Children that compile at once: each may take a core and a gigabyte."""
 _REFUSED_KEPT = 1_024
+_IN_THREAD = sys.maxsize
+"""Of a module that is known to hold the event loop's thread for too long: as if it had done so that often."""
 
 
 @dataclass(slots=True)
@@ -40,7 +46,16 @@ class _OfLoop:
 class Loader:
     """Loads modules for one Runtime. The same bytes compile once, however many load them at once."""
 
-    def __init__(self, runtime: Runtime, limits: HostLimits, cache: NativeCache | None) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        limits: HostLimits,
+        cache: NativeCache | None,
+        *,
+        make_interpreters: Callable[[], Runtime],
+        engines: EngineFinder | None = None,
+    ) -> None:
+        self.interpreters = Interpreters(limits, make_runtime=make_interpreters, cache=cache, finder=engines)
         self._runtime = runtime
         self._limits = limits
         self._cache = cache
@@ -77,16 +92,29 @@ class Loader:
             if native is not None and native.hold():
                 return GuestModule(native)
             try:
-                admitted = await anyio.to_thread.run_sync(lambda: admit(wasm, limits=self._limits))
-                native = await self._native(admitted)
+                admitted = await anyio.to_thread.run_sync(self._admit, wasm)
+                native = await self._native(admitted) if isinstance(admitted, Admitted) else None
             except CompileUnavailable:
                 raise
             except ModuleRejected as rejected:
                 self._remember(sha256, rejected)
                 raise
+            if native is None:
+                assert isinstance(admitted, AdmittedImage), "there are no others"
+                # What an engine is refused for is not its images' fault, and is not remembered of them.
+                native = await self._over_engine(admitted)
             with self._lock:
                 self._alive[sha256] = native
             return GuestModule(native)
+
+    def _admit(self, wasm: bytes) -> Admitted | AdmittedImage:
+        return (admit_image if is_image(wasm) else admit)(wasm, limits=self._limits)
+
+    async def _over_engine(self, admitted: AdmittedImage) -> NativeModule:
+        engine = await self.interpreters.of_hash(admitted.engine)
+        image = admitted.image
+        linked = engine.linked.over(image, overruns=_IN_THREAD if image.size > COPIED_AT_ONCE else 0)
+        return NativeModule(admitted.sha256, admitted.manifest, linked, names=b"", on_end=self._ended)
 
     async def _native(self, admitted: Admitted) -> NativeModule:
         key = native_key(admitted.sha256, self._runtime.config)

@@ -14,12 +14,20 @@ import wasmtime
 from rho_wasm.errors import Closed, ModuleRejected
 from rho_wasm.limits import HostLimits, Limits
 from rho_wasm.sandbox import imports, wasi
-from rho_wasm.sandbox.abi import EXPORT_TYPES, MEMORY, REQUIRED_EXPORTS
+from rho_wasm.sandbox.abi import (
+    ENGINE_EXPORTS,
+    EXPORT_TYPES,
+    GLOBAL_PREFIX,
+    MEMORY,
+    REQUIRED_EXPORTS,
+    FunctionType,
+)
 from rho_wasm.sandbox.capi import Trampolines, make_engine, raise_epoch
-from rho_wasm.sandbox.config import EngineConfig, guest_config
+from rho_wasm.sandbox.config import EngineConfig, guest_config, interpreter_config
 from rho_wasm.sandbox.guest_call import MAX_TICKS, GuestCall
 from rho_wasm.sandbox.instance import GuestInstance, OwnStackInstance
 from rho_wasm.sandbox.module import Linked
+from rho_wasm.sandbox.sealed import SealedFile
 from rho_wasm.sandbox.signals import FaultGuard, enable_before_engine, wasmtime_answers
 from rho_wasm.sandbox.ticker import Ticker, TickerKind
 from rho_wasm.sandbox.watch import GROW_REFUSED
@@ -30,14 +38,18 @@ __all__ = ["Runtime"]
 _FUNCTIONS = imports.FUNCTIONS + wasi.FUNCTIONS
 
 
-_LOOKED_UP: Mapping[str, str] = MappingProxyType(
-    {MEMORY: "memory", GROW_REFUSED: "global", **{name: str(signature) for name, signature in EXPORT_TYPES.items()}}
-)
-"""The exports that the host uses, each only if it is what is said here."""
+def _looked_up(types: Mapping[str, FunctionType]) -> Mapping[str, str]:
+    """The exports that the host uses, each only if it is what is said here."""
+    return {MEMORY: "memory", GROW_REFUSED: "i32", **{name: str(signature) for name, signature in types.items()}}
+
+
+_NUMBERS = ("i32", "i64", "f32", "f64", "v128")
+_OF_GUESTS = MappingProxyType(_looked_up(EXPORT_TYPES))
+_OF_ENGINES = MappingProxyType(_looked_up(ENGINE_EXPORTS))
 
 
 class Runtime:
-    """The engine for guests. Thread-safe; :meth:`close` it once no call runs.
+    """The engine for guests, or with ``interpreters`` for those. Thread-safe; :meth:`close` it once no call runs.
 
     Host functions are defined once, in one linker, and find their call by a number that the store carries: a host
     function that could reach a store would keep it alive for ever.
@@ -52,9 +64,11 @@ class Runtime:
         way: Way = "public",
         ticker: TickerKind | None = None,
         signals_based_traps: bool | None = None,
+        interpreters: bool = False,
     ) -> None:
         self.way: Way = way
-        self.config, self.engine, self._let_go = _make(limits, way, signals_based_traps)
+        self._interpreters = interpreters
+        self.config, self.engine, self._let_go = _make(limits, way, signals_based_traps, interpreters)
         self._guard = FaultGuard(self.config)
         self.trampolines = Trampolines(self)
         self.ticker = Ticker(self.engine, kind=ticker)
@@ -73,18 +87,22 @@ class Runtime:
         self._calls: dict[int, GuestCall] = {}
         self._closed = False
 
-    def link(self, native: bytes) -> Linked:
-        """Native code that this host compiled, ready to be instantiated.
+    def link(self, native: bytes | SealedFile) -> Linked:
+        """Native code that this host compiled, ready to be instantiated: its bytes, or a file that nobody can change.
 
         It is run as it is: ``native`` comes from the compiling child or from the verified cache, never from
         elsewhere. Raises ValueError if wasmtime does not take it (another version, other settings or another CPU),
         :class:`ModuleRejected` if its exports are not what was admitted.
         """
         try:
-            module = wasmtime.Module.deserialize(self.engine, native)
+            if isinstance(native, SealedFile):
+                module = wasmtime.Module.deserialize_file(self.engine, native.path)
+            else:
+                module = wasmtime.Module.deserialize(self.engine, native)
         except wasmtime.WasmtimeError:
             raise ValueError("native code of another wasmtime, configuration or processor") from None
-        return Linked(module, self._linker.instantiate_pre(module), _checked_exports(module), owner=self)
+        places = _checked_exports(module, interpreter=self._interpreters)
+        return Linked(module, self._linker.instantiate_pre(module), places, owner=self)
 
     def instance(self, linked: Linked, call_id: int, limits: Limits, slice_ends: float | None) -> GuestInstance:
         """A store for one call. ``slice_ends`` is None for one on its thread's own stack."""
@@ -146,44 +164,62 @@ class Runtime:
         return partial(FiberInstance, engine, self.trampolines, frames)
 
 
-def _make(limits: HostLimits, way: Way, asked: bool | None) -> tuple[EngineConfig, wasmtime.Engine, Callable[[], None]]:
+def _make(
+    limits: HostLimits, way: Way, asked: bool | None, interpreters: bool
+) -> tuple[EngineConfig, wasmtime.Engine, Callable[[], None]]:
     """The configuration, an engine of it, and what to do once it is not needed any more."""
+
+    def configured(signals: bool) -> EngineConfig:
+        if interpreters:
+            return interpreter_config(stack_bytes=limits.engine_stack_bytes, signals_based_traps=signals)
+        return guest_config(stack_bytes=limits.guest_stack_bytes, signals_based_traps=signals)
+
     signals = enable_before_engine() if asked is not False else False
-    config = guest_config(stack_bytes=limits.guest_stack_bytes, signals_based_traps=signals)
-    engine, let_go = _engine(config, limits, way)
+    config = configured(signals)
+    pool = (way, limits, interpreters)
+    engine, let_go = _engine(config, *pool)
     if not signals or wasmtime_answers():
         return config, engine, let_go
     if asked:
         raise RuntimeError("faults of guests cannot be signals in this process")
     # faulthandler was enabled after somebody else's engine: the handler is not wasmtime's, and will not be again.
     let_go()
-    config = guest_config(stack_bytes=limits.guest_stack_bytes, signals_based_traps=False)
-    return (config, *_engine(config, limits, way))
+    config = configured(False)
+    return (config, *_engine(config, *pool))
 
 
-def _engine(config: EngineConfig, limits: HostLimits, way: Way) -> tuple[wasmtime.Engine, Callable[[], None]]:
+def _engine(
+    config: EngineConfig, way: Way, limits: HostLimits, interpreters: bool
+) -> tuple[wasmtime.Engine, Callable[[], None]]:
     if way == "public":
         return make_engine(config), lambda: None
     from rho_wasm.sandbox.engines import give_back_engine, lent_engine
     from rho_wasm.sandbox.native import Pool
 
-    pool = Pool.of(limits)
+    pool = Pool.of(limits, interpreters=interpreters)
     engine = lent_engine(config, pool)
     return engine, lambda: give_back_engine(engine, config, pool)
 
 
-def _checked_exports(module: wasmtime.Module) -> dict[str, int]:
+def _checked_exports(module: wasmtime.Module, *, interpreter: bool) -> dict[str, int]:
     """The place of each export that the host uses. The types are wasmtime's own word: admission read code of ours."""
+    looked_up = _OF_ENGINES if interpreter else _OF_GUESTS
+    required = looked_up if interpreter else REQUIRED_EXPORTS
     places: dict[str, int] = {}
     found: set[str] = set()
     for place, export in enumerate(module.exports):
         found.add(export.name)
-        if _LOOKED_UP.get(export.name) == _shape(export.type):
+        shape = _shape(export.type)
+        if looked_up.get(export.name) == shape or (interpreter and _is_kept(export.name, shape)):
             places[export.name] = place
-    for name, shape in _LOOKED_UP.items():
-        if name not in places and name != GROW_REFUSED and (name in found or name in REQUIRED_EXPORTS):
+    for name, shape in looked_up.items():
+        if name not in places and name != GROW_REFUSED and (name in found or name in required):
             raise ModuleRejected("export_type", f"{name} must be {shape}", name=name)
     return places
+
+
+def _is_kept(name: str, shape: str | None) -> bool:
+    return name.startswith(GLOBAL_PREFIX) and shape in _NUMBERS
 
 
 def _shape(kind: object) -> str | None:
@@ -193,6 +229,6 @@ def _shape(kind: object) -> str | None:
         return f"({params}) -> ({results})"
     if isinstance(kind, wasmtime.MemoryType):
         return "memory"
-    if isinstance(kind, wasmtime.GlobalType) and str(kind.content) == "i32":
-        return "global"
+    if isinstance(kind, wasmtime.GlobalType):
+        return str(kind.content)
     return None

@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from time import monotonic
-from typing import Any, Literal, Self
+from typing import Any, Literal, Protocol, Self, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -14,7 +15,7 @@ import anyio.to_thread
 
 from rho_wasm import envelope
 from rho_wasm.calls import CallMeter
-from rho_wasm.errors import Closed, ToolError
+from rho_wasm.errors import BuildError, Closed, ToolError
 from rho_wasm.host_threads import HostThreads, NoThread
 from rho_wasm.limits import HostLimits, Limits
 from rho_wasm.results import HandlerResult
@@ -22,7 +23,9 @@ from rho_wasm.sandbox.attempt import Attempt
 from rho_wasm.sandbox.cache import CacheStatistics, NativeCache
 from rho_wasm.sandbox.crowds import Crowds
 from rho_wasm.sandbox.guest_call import SLICE_S
+from rho_wasm.sandbox.images import EngineBinary, EngineFinder, LoadedSource
 from rho_wasm.sandbox.loader import Loader
+from rho_wasm.sandbox.loading import SourceLoad
 from rho_wasm.sandbox.module import GuestModule, NativeModule
 from rho_wasm.sandbox.runtime import Runtime
 from rho_wasm.sandbox.slots import Overloaded, Slots
@@ -55,11 +58,24 @@ class SandboxStatistics:
     running: int
     waiting: int
     modules: int
-    """Modules whose native code is in memory."""
+    """Modules whose native code is in memory, and images."""
+    engines: int
+    """Interpreters whose native code is in memory."""
     compiled: int
     refused: int
     cache: CacheStatistics | None
     """None where there is no cache."""
+
+
+_R = TypeVar("_R", covariant=True)
+
+
+class _InThread(Protocol[_R]):
+    def in_thread(self) -> _R: ...
+
+    def cancel(self) -> None: ...
+
+    def close(self) -> None: ...
 
 
 class Sandbox:
@@ -74,6 +90,8 @@ class Sandbox:
     ``workers`` above 0 is how many processes run guests, one call at a time each. What calls come to is the same. A
     fault of wasmtime's then ends a worker and no host (``killed``, a crash of the call in it), and what breaks out of
     WebAssembly is still shut in. Sending a call there takes longer than a short guest runs: those are slower.
+
+    ``engines`` finds the interpreters that images are made over; without it no image is let in.
     """
 
     def __init__(
@@ -84,18 +102,22 @@ class Sandbox:
         ticker: TickerKind | None = None,
         way: Way | None = None,
         workers: int = 0,
+        engines: EngineFinder | None = None,
     ) -> None:
         self.limits = limits = limits or HostLimits()
         self._cache = cache
         chosen = choose_way(way)
         # With workers this process only checks and hands on native code.
-        self._runtime = Runtime(limits, way="public" if workers else chosen, ticker=ticker)
+        here: Way = "public" if workers else chosen
+        self._runtime = Runtime(limits, way=here, ticker=ticker)
         self._pool = _pool(workers, self._runtime, limits, chosen, ticker) if workers else None
-        self._loader = Loader(self._runtime, limits, cache)
+        signals = None if self._runtime.config["signals_based_traps"] else False
+        interpreters = partial(Runtime, limits, way=here, ticker=ticker, signals_based_traps=signals, interpreters=True)
+        self._loader = Loader(self._runtime, limits, cache, make_interpreters=interpreters, engines=engines)
         self._slots = Slots(_with_workers(limits, workers) if workers else limits)
         self._crowds = Crowds()
         self._threads = HostThreads(max_abandoned=2 * limits.max_concurrent_calls)
-        self._running: dict[Attempt, threading.Event] = {}
+        self._running: dict[_InThread[object], threading.Event] = {}
         self._calls = 0
         self._held_s = 0.0
         """How long calls held the event loop's thread since it was last given back."""
@@ -104,11 +126,48 @@ class Sandbox:
     async def load(self, wasm: bytes | bytearray | memoryview) -> GuestModule:
         """Admits and compiles ``wasm``, or takes it from the cache. The same bytes are compiled once.
 
+        An image is no different, but that nothing of it is compiled: its engine is, where it is not there yet.
+
         Raises :class:`rho_wasm.errors.ModuleRejected`, and :class:`Closed`.
         """
         if self._closed:
             raise Closed("the sandbox")
         return await self._loader.load(wasm if type(wasm) is bytes else bytes(memoryview(wasm)))
+
+    async def load_source(self, engine: EngineBinary, request: bytes, *, limits: Limits | None = None) -> LoadedSource:
+        """Runs ``rho_load`` of a fresh instance of ``engine`` with ``request``, and answers what that came to.
+
+        ``request`` and the reply are plain CBOR; the reply is a guest's word, and not looked at. ``limits`` are
+        ``HostLimits.loading()`` where they are not given. Host calls are denied.
+
+        Raises :class:`ToolError` as a call does, :class:`BuildError` (``image_too_large``) where more memory changed
+        than an image may hold, :class:`ModuleRejected` for an engine that is none, and :class:`Closed`. Cancellation
+        stops the engine, and leaves once it is gone.
+        """
+        if self._closed:
+            raise Closed("the sandbox")
+        loaded = await self._loader.interpreters.of(engine)
+        bounds = limits or self.limits.loading()
+        load = SourceLoad(loaded, request, limits=bounds, image_bytes=self.limits.image_bytes)
+        try:
+            if not self._slots.take_now(loaded.name, bounds.memory_bytes):
+                await self._slots.take(loaded.name, bounds.memory_bytes)
+            try:
+                if self._closed:
+                    raise Closed("the sandbox")
+                result: LoadedSource | ToolError | BuildError = await self._in_thread(load)
+            finally:
+                self._slots.give_back(loaded.name, bounds.memory_bytes)
+        except Overloaded as full:
+            raise ToolError(
+                "overloaded", tool=loaded.name, detail=full.detail, limit=full.limit, value=full.value
+            ) from None
+        if isinstance(result, LoadedSource):
+            return result
+        try:
+            raise result
+        finally:
+            del result
 
     async def call(
         self,
@@ -140,7 +199,8 @@ class Sandbox:
         label = name or tool
         native = module.held()
         try:
-            if native.linked.owner is not self._runtime:
+            runtime = native.linked.owner
+            if runtime is not self._runtime and not self._loader.interpreters.runs(runtime):
                 raise ValueError("the module was loaded by another sandbox")
             if tool not in native.tools:
                 raise ToolError("not_found", tool=label, detail="the module has no tool of this name")
@@ -185,7 +245,8 @@ class Sandbox:
             running=self._slots.running,
             waiting=self._slots.waiting,
             modules=self._loader.alive,
-            compiled=self._loader.compiled,
+            engines=self._loader.interpreters.loaded,
+            compiled=self._loader.compiled + self._loader.interpreters.compiled,
             refused=self._loader.refused,
             cache=self._cache.statistics() if self._cache is not None else None,
         )
@@ -201,6 +262,7 @@ class Sandbox:
                 await self._threads.until(ended)
             if self._pool is not None:
                 await self._pool.aclose()
+            await anyio.to_thread.run_sync(self._loader.interpreters.close)
             await anyio.to_thread.run_sync(self._runtime.close)
 
     async def __aenter__(self) -> Self:
@@ -234,7 +296,7 @@ class Sandbox:
         run: Attempt | WorkerCall
         if self._pool is None:
             run = Attempt(
-                self._runtime,
+                native.linked.owner,
                 native,
                 request,
                 tool=tool,
@@ -269,7 +331,7 @@ class Sandbox:
             meter.guest_cpu_ms = used.guest_cpu_ms
             meter.log = used.log
 
-    async def _in_thread(self, attempt: Attempt) -> HandlerResult | ToolError:
+    async def _in_thread(self, attempt: _InThread[_R]) -> _R:
         self._running[attempt] = ended = threading.Event()
         try:
             outcome = await self._threads.run(_work, attempt, ended)
@@ -288,7 +350,7 @@ class Sandbox:
             del self._running[attempt]
         if outcome.error is not None:
             raise outcome.error
-        result: HandlerResult | ToolError = outcome.value
+        result: _R = outcome.value
         return result
 
 
@@ -303,7 +365,7 @@ def _pool(workers: int, runtime: Runtime, limits: HostLimits, way: Way, ticker: 
     return WorkerPool(workers, job=job)
 
 
-def _work(attempt: Attempt, ended: threading.Event) -> HandlerResult | ToolError:
+def _work(attempt: _InThread[_R], ended: threading.Event) -> _R:
     try:
         return attempt.in_thread()
     finally:

@@ -1,0 +1,200 @@
+"""The engines of one sandbox: found when the first of their images is loaded, compiled once, shared by all of them.
+
+Interpreters run under a configuration of their own, with a deeper stack. What belongs to it is made when the first is
+needed: a host without images pays nothing. An engine stays while its sandbox lives; the next tool of it then loads in
+milliseconds.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import cached_property, partial
+
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
+
+from rho_wasm.errors import ModuleRejected
+from rho_wasm.limits import HostLimits
+from rho_wasm.sandbox.abi import GLOBAL_PREFIX
+from rho_wasm.sandbox.admission_engine import admit_engine
+from rho_wasm.sandbox.cache import NativeCache, native_key
+from rho_wasm.sandbox.compile import compile_native
+from rho_wasm.sandbox.data_segments import InitialMemory
+from rho_wasm.sandbox.images import EngineBinary, EngineFinder
+from rho_wasm.sandbox.module import Linked
+from rho_wasm.sandbox.rewrite import rewritten
+from rho_wasm.sandbox.runtime import Runtime
+from rho_wasm.sandbox.sealed import SealedFile, can_seal
+from rho_wasm.untrusted import inert, type_name
+
+__all__ = ["EngineMissing", "Interpreters", "LoadedEngine"]
+
+
+class EngineMissing(ModuleRejected):
+    """The engine of an image is not on this host. Nothing is wrong with the image, and installing it helps."""
+
+    def __init__(self, sha256: bytes, why: str = "is not installed") -> None:
+        super().__init__(
+            "engine_missing",
+            f"the engine {sha256.hex()[:12]} that the image needs {why}",
+            name=sha256.hex(),
+            hint="install it with rho-wasm engines install, or build the tool again for an engine that is there",
+        )
+
+
+class LoadedEngine:
+    """An engine whose native code is in memory."""
+
+    def __init__(self, binary: EngineBinary, linked: Linked) -> None:
+        self.sha256 = binary.sha256
+        self.name = inert(binary.name, limit=128)
+        self.linked = linked
+        self.globals = tuple(name for name in linked.exports if name.startswith(GLOBAL_PREFIX))
+        """The exports that are its mutable globals."""
+        self._wasm = binary.wasm
+
+    @cached_property
+    def memory(self) -> bytearray:
+        """What its memory holds before anything of it runs. Made when the first source is loaded into it."""
+        return InitialMemory(self._wasm).whole()
+
+
+class Interpreters:
+    """Loads engines. The same one is compiled once, however many images of it are loaded at once."""
+
+    def __init__(
+        self,
+        limits: HostLimits,
+        *,
+        make_runtime: Callable[[], Runtime],
+        cache: NativeCache | None,
+        finder: EngineFinder | None,
+    ) -> None:
+        self._limits = limits
+        self._make_runtime = make_runtime
+        self._cache = cache
+        self._finder = finder
+        self._lock = threading.Lock()
+        self._runtime: Runtime | None = None
+        self._loaded: dict[bytes, LoadedEngine] = {}
+        self._of_loop: anyio.lowlevel.RunVar[anyio.Lock] = anyio.lowlevel.RunVar("rho_wasm.sandbox.interpreters")
+        self._closed = False
+        self.compiled = 0
+        """Engines that were compiled here."""
+
+    @property
+    def loaded(self) -> int:
+        """Engines whose native code is in memory."""
+        return len(self._loaded)
+
+    def runs(self, runtime: object) -> bool:
+        """Whether ``runtime`` is the one of these engines."""
+        return runtime is not None and runtime is self._runtime
+
+    async def of_hash(self, sha256: bytes) -> LoadedEngine:
+        """The engine of that hash, found and loaded if need be. Raises :class:`ModuleRejected`."""
+        if (known := self._loaded.get(sha256)) is not None:
+            return known
+        async with self._one():
+            if (known := self._loaded.get(sha256)) is not None:
+                return known
+            return await self._load(await anyio.to_thread.run_sync(self._found, sha256))
+
+    async def of(self, binary: EngineBinary) -> LoadedEngine:
+        """``binary``, loaded if need be. Raises :class:`ModuleRejected`."""
+        if (known := self._loaded.get(binary.sha256)) is not None:
+            return known
+        async with self._one():
+            return self._loaded.get(binary.sha256) or await self._load(binary)
+
+    def close(self) -> None:
+        """Once no call runs. Idempotent."""
+        with self._lock:
+            self._closed = True
+            runtime, self._runtime = self._runtime, None
+            self._loaded.clear()
+        if runtime is not None:
+            runtime.close()
+
+    def _one(self) -> anyio.Lock:
+        """One engine is loaded at a time: compiling one takes every core as it is."""
+        lock = self._of_loop.get(None)
+        if lock is None:
+            lock = anyio.Lock()
+            self._of_loop.set(lock)
+        return lock
+
+    def _found(self, sha256: bytes) -> EngineBinary:
+        if self._finder is None:
+            raise EngineMissing(sha256)
+        try:
+            binary = self._finder(sha256)
+        except Exception as error:
+            raise EngineMissing(sha256, f"could not be looked for ({type_name(error)})") from None
+        if binary is None or binary.sha256 != sha256:
+            raise EngineMissing(sha256)
+        return binary
+
+    async def _load(self, binary: EngineBinary) -> LoadedEngine:
+        admitted = await anyio.to_thread.run_sync(partial(admit_engine, binary, limits=self._limits))
+        runtime = await anyio.to_thread.run_sync(self._its_runtime)
+        key = native_key(binary.sha256.hex(), runtime.config)
+        linked = await anyio.to_thread.run_sync(self._from_cache, runtime, key)
+        if linked is None:
+            code = await anyio.to_thread.run_sync(rewritten, admitted.code)
+            compiled = await compile_native(
+                code,
+                original=b"" if code is admitted.code else admitted.code,
+                code_bytes=admitted.code_bytes,
+                limits=self._limits.for_engines(),
+                config=runtime.config,
+            )
+            linked = await anyio.to_thread.run_sync(self._linked, runtime, key, compiled)
+            self.compiled += 1
+        loaded = self._loaded[binary.sha256] = LoadedEngine(binary, linked)
+        return loaded
+
+    def _its_runtime(self) -> Runtime:
+        with self._lock:
+            if self._closed:
+                raise ModuleRejected("engine_missing", "the sandbox is closed")
+            if self._runtime is None:
+                self._runtime = self._make_runtime()
+            return self._runtime
+
+    def _from_cache(self, runtime: Runtime, key: str) -> Linked | None:
+        if self._cache is None:
+            return None
+        found = self._cache.load_sealed(key) if can_seal() else self._cache.load(key)
+        if found is None:
+            return None
+        try:
+            return runtime.link(found)
+        except ValueError:
+            self._cache.discard(key)
+            return None
+        finally:
+            if isinstance(found, SealedFile):
+                found.close()
+
+    def _linked(self, runtime: Runtime, key: str, compiled: bytes) -> Linked:
+        try:
+            linked = _link_mapped(runtime, compiled)
+        except ValueError as error:
+            raise ModuleRejected("compile_failed", str(error)) from None
+        if self._cache is not None:
+            self._cache.store(key, compiled)
+        return linked
+
+
+def _link_mapped(runtime: Runtime, compiled: bytes) -> Linked:
+    if not can_seal():
+        return runtime.link(compiled)
+    try:
+        sealed = SealedFile.of(compiled)
+    except OSError:
+        return runtime.link(compiled)  # There is no memory for a second copy.
+    with sealed:
+        return runtime.link(sealed)

@@ -1,0 +1,160 @@
+"""Loads the source of a tool into a fresh instance of an engine, and says what that changed in its memory."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+from rho_wasm.errors import BuildError, Diagnostic, ToolError
+from rho_wasm.limits import Limits
+from rho_wasm.sandbox.abi import LOAD, PAGE_BYTES
+from rho_wasm.sandbox.crossing import as_tool_error
+from rho_wasm.sandbox.faults import CallFailed
+from rho_wasm.sandbox.guest_call import GuestCall
+from rho_wasm.sandbox.images import LoadedSource
+from rho_wasm.sandbox.instance import GuestInstance, OwnStackInstance
+from rho_wasm.sandbox.interpreters import LoadedEngine
+from rho_wasm.sandbox.state import CallState
+
+__all__ = ["SourceLoad", "changes"]
+
+_P, _SIZE = ctypes.c_void_p, ctypes.c_size_t
+_LIBRARY: Any = ctypes.CDLL(None)
+_compare: Any = ctypes.PYFUNCTYPE(ctypes.c_int, _SIZE, _SIZE, _SIZE)(("memcmp", _LIBRARY))
+_compare_long: Any = ctypes.CFUNCTYPE(ctypes.c_int, _SIZE, _SIZE, _SIZE)(("memcmp", _LIBRARY))
+
+_PIECE: Final = 1024 * 1024
+_PAGE: Final = 4_096
+_RUN = re.compile(rb"[^\0]+(?:\0{1,64}[^\0]+)*", re.DOTALL)
+"""Bytes that differ. Those that stand closer together than it pays to go round are one run."""
+_MAX_RUNS: Final = 65_536
+"""Beyond so many a whole page that differs is one run."""
+
+
+class SourceLoad:
+    """One load: :meth:`in_thread` once; :meth:`cancel` comes from any thread."""
+
+    def __init__(self, engine: LoadedEngine, request: bytes, *, limits: Limits, image_bytes: int) -> None:
+        """``image_bytes``: so much may change, else no image can be made of it."""
+        self._engine = engine
+        self._request = request
+        self._limits = limits
+        self._call = _LoadCall(engine, limits=limits, image_bytes=image_bytes)
+
+    def cancel(self) -> None:
+        """Stops the engine within a moment."""
+        self._call.cancel()
+
+    def close(self) -> None:
+        """Nothing of it is left behind where no thread could be had."""
+
+    def in_thread(self) -> LoadedSource | ToolError | BuildError:
+        """Answers an error rather than raise it: the traceback of what was raised holds all of the call."""
+        try:
+            if len(self._request) > self._limits.request_bytes:
+                raise CallFailed(
+                    "invalid_arguments", "the source is too large", limit="request_bytes", value=len(self._request)
+                )
+            reply = self._call.run(self._request)
+        except BuildError as error:
+            return error.with_traceback(None)
+        except Exception as error:
+            return as_tool_error(error, tool=self._engine.name, memory_refused=self._call.memory_refused)
+        return LoadedSource(reply, self._call.pages, self._call.changes)
+
+
+class _LoadCall(GuestCall):
+    """A call of ``rho_load`` instead of ``rho_call``. Before the instance is gone, its memory is compared."""
+
+    pages = 0
+    changes: tuple[tuple[int, bytes], ...] = ()
+
+    def __init__(self, engine: LoadedEngine, *, limits: Limits, image_bytes: int) -> None:
+        self._globals = _Globals(engine.globals)
+        self._engine = engine
+        self._image_bytes = image_bytes
+        linked = engine.linked.over(self._globals, entry=LOAD)
+        super().__init__(linked.owner, linked, CallState(limits=limits), deadline_ms=limits.deadline_ms)
+
+    def _read(self, instance: GuestInstance) -> bytes:
+        reply = super()._read(instance)
+        if (changed := self._globals.changed(instance)) is not None:
+            raise CallFailed("bad_answer", f"loading the source changed {changed}, which no image can hold")
+        base, size = instance.span()
+        self.pages = size // PAGE_BYTES
+        self.changes = tuple(self._bounded(changes(base, size, self._engine.memory)))
+        return reply
+
+    def _bounded(self, found: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
+        changed = 0
+        for run in found:
+            changed += len(run[1])
+            if changed > self._image_bytes:
+                why = f"loading the source changes more memory than an image may hold ({self._image_bytes:,} bytes)"
+                raise BuildError(
+                    self._engine.name,
+                    [Diagnostic(why)],
+                    reason="image_too_large",
+                    hint="let the file make less when it is loaded: large data can be made inside the tool's function",
+                )
+            yield run
+
+
+class _Globals:
+    """The mutable globals of an engine, as they were before its source was loaded."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = names
+        self._before: dict[str, bytes] = {}
+
+    def prepare(self, instance: GuestInstance, limits: Limits) -> None:
+        """Nothing is done with the memory: it is the engine's own."""
+        self._before = self._now(instance)
+
+    def changed(self, instance: GuestInstance) -> str | None:
+        """The name of the first that is not as it was."""
+        now = self._now(instance)
+        return next((name for name in self._names if now[name] != self._before[name]), None)
+
+    def _now(self, instance: GuestInstance) -> dict[str, bytes]:
+        assert isinstance(instance, OwnStackInstance), "sources are loaded on a thread's own stack"
+        return {name: instance.number(name) for name in self._names}
+
+
+def changes(base: int, size: int, initial: bytearray) -> Iterator[tuple[int, bytes]]:
+    """Where the ``size`` bytes at ``base`` differ from ``initial``, which goes on with zeros: offset and content.
+
+    Runs ascend and do not overlap. Memory that is the same costs little more than to be read.
+    """
+    runs = 0
+    # A buffer cannot be resized while its address is in use.
+    with memoryview(initial) as view:
+        before = ctypes.addressof((ctypes.c_char * len(view)).from_buffer(view)) if view else 0
+        for offset in _differing(base, size, before, len(view)):
+            now = ctypes.string_at(base + offset, _PAGE)
+            if runs > _MAX_RUNS:
+                yield offset, now
+                continue
+            known = bytes(view[offset : offset + _PAGE]).ljust(_PAGE, b"\0")
+            both = int.from_bytes(now, "little") ^ int.from_bytes(known, "little")
+            for match in _RUN.finditer(both.to_bytes(_PAGE, "little")):
+                runs += 1
+                yield offset + match.start(), now[match.start() : match.end()]
+
+
+def _differing(base: int, size: int, before: int, known: int) -> Iterator[int]:
+    """The offsets of the pages of 4 KiB that differ. ``known`` bytes of the first memory are there, then zeros."""
+    zeros = ctypes.create_string_buffer(_PIECE)
+    for piece in range(0, size, _PIECE):
+        end = min(piece + _PIECE, size)
+        # WebAssembly's pages are of 64 KiB, so what is known ends where a page does.
+        for start, stop in ((piece, min(end, known)), (max(piece, known), end)):
+            if start >= stop:
+                continue
+            other = before + start if start < known else ctypes.addressof(zeros)
+            if _compare_long(base + start, other, stop - start):
+                for page in range(start, stop, _PAGE):
+                    if _compare(base + page, other + page - start, _PAGE):
+                        yield page
