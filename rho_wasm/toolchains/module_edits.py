@@ -10,7 +10,7 @@ from rho_wasm.sandbox.abi import ALLOWED_IMPORTS, FunctionType
 from rho_wasm.toolchains.binary import FUNCTION, GLOBAL, MEMORY, TABLE, Element, Import, Module
 from rho_wasm.toolchains.instructions import Renumbering, calls_any, renumbered
 
-__all__ = ["ENOSYS", "allowed", "append_module", "enosys_body", "only_functions", "stub_imports"]
+__all__ = ["ENOSYS", "allowed", "append_module", "enosys_body", "only_functions", "renumber_functions", "stub_imports"]
 
 ENOSYS = 52
 """WASI's error number for a function that is not there."""
@@ -56,7 +56,7 @@ def stub_imports(
     imports = module.imports
     module.imports = [imports[place] for place in kept]
     module.functions[:0] = [imports[place].type_index for place in stubbed]
-    _renumber_functions(module, moved)
+    renumber_functions(module, moved)
     module.bodies[:0] = [
         given.get(imports[place].name) or enosys_body(module.types[imports[place].type_index]) for place in stubbed
     ]
@@ -157,7 +157,8 @@ def only_functions(module: Module) -> None:
             raise ModuleRejected("import_kind", f"{each} is imported, and is no function", name=str(each))
 
 
-def _renumber_functions(module: Module, moved: Mapping[int, int]) -> None:
+def renumber_functions(module: Module, moved: Mapping[int, int]) -> None:
+    """Gives every function of ``module`` that is in ``moved`` its new index, wherever it is named."""
     if not moved:
         return
     may_name = calls_any(moved)

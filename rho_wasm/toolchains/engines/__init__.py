@@ -1,0 +1,7 @@
+"""Interpreters that tools are written for: what they are made of, how they are made, where they are kept."""
+
+from __future__ import annotations
+
+from rho_wasm.toolchains.engines.spec import EngineSpec, Progress, SelfTest, engine_specs
+
+__all__ = ["EngineSpec", "Progress", "SelfTest", "engine_specs"]
