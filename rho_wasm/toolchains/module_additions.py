@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rho_wasm.errors import ModuleRejected
 from rho_wasm.sandbox.abi import ALLOWED_IMPORTS
 from rho_wasm.toolchains.binary import FUNCTION, Element, Import, Module, encode_s32
-from rho_wasm.toolchains.module_edits import _renumber_functions
+from rho_wasm.toolchains.module_edits import renumber_functions
 from rho_wasm.wasm import Reader, encode_u32
 
 __all__ = ["add_imports", "add_to_table"]
@@ -27,7 +27,7 @@ def add_imports(module: Module, names: Sequence[str]) -> dict[str, int]:
         origin, signature = next((key[0], found) for key, found in ALLOWED_IMPORTS.items() if key[1] == name)
         index = module.type_index(signature)
         module.imports.append(Import(origin, name, FUNCTION, index, encode_u32(index)))
-    _renumber_functions(module, moved)
+    renumber_functions(module, moved)
     return {name: first + place for place, name in enumerate(names)}
 
 
