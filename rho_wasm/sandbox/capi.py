@@ -9,6 +9,7 @@ asynchronous way needs is in native.py.
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -17,6 +18,7 @@ from wasmtime import _ffi
 
 from rho_wasm.sandbox.abi import ValueType
 from rho_wasm.sandbox.config import EngineConfig
+from rho_wasm.sandbox.entry import enters_surely, sure_entry
 
 __all__ = [
     "LONG",
@@ -28,6 +30,7 @@ __all__ = [
     "Trampolines",
     "check",
     "equip",
+    "forget_fault",
     "get_fuel",
     "leaked_ticks",
     "library_path",
@@ -168,13 +171,21 @@ class HostCalls(Protocol):
 class Trampolines:
     """The two callbacks that wasmtime calls. No Python exception crosses them: ``calls`` keeps it, the guest traps.
 
+    On the main thread a handler of a signal may raise anywhere in them, even where an exception is dealt with. What it
+    raises then is kept, and the guest goes on, having been answered 0; whoever called it asks :attr:`interrupted` each
+    time that it stands still, and then forgets the guest (:meth:`raise_interruption`). wasmtime needs nothing but
+    this: of a callback that raised it would take whatever lies in memory for an error, and the process would end.
+
     Must live as long as every linker and store that was given one of them.
     """
 
-    __slots__ = ("_calls", "_epoch_callback", "_host_callback", "epoch_address")
+    __slots__ = ("_calls", "_epoch_callback", "_host_callback", "_interruption", "epoch_address", "interrupted")
 
     def __init__(self, calls: HostCalls) -> None:
         self._calls = calls
+        self.interrupted = False
+        """Whether a callback was ever interrupted, on any thread."""
+        self._interruption = threading.local()
         self._host_callback = _HOST_CALLBACK(self._host)
         self._epoch_callback = _EPOCH_CALLBACK(self._epoch)
         self.epoch_address = ctypes.cast(self._epoch_callback, _P).value
@@ -196,33 +207,62 @@ class Trampolines:
         target = (module_name, len(module_name), function_name, len(function_name))
         check(_define(linker.ptr(), *target, signature.ptr(), self._host_callback, index, None))
 
+    def raise_interruption(self) -> None:
+        """Raises what interrupted a callback on this thread since this was last asked, if anything did."""
+        interruption = self._interruption
+        error: BaseException | None = getattr(interruption, "error", None)
+        interruption.error = None
+        if error is not None:
+            raise error
+
+    @classmethod
+    def cannot_be_interrupted(cls) -> bool:
+        """Whether the above holds for this Python: no exception leaves a callback, however early it comes."""
+        return enters_surely(cls._host) and enters_surely(cls._epoch)
+
+    # The handler of the outer ``try`` calls nothing: what a signal's handler raises there, nothing would catch.
+
+    @sure_entry
     def _host(
         self, index: int | None, caller: int, params: int | None, count: int, results: int | None, wanted: int
     ) -> int | None:
-        call_id = 0
         try:
-            call_id = _get_data(_caller_context(caller)) or 0
-            values = (ffi.wasmtime_val_t * count).from_address(params) if count else ()
-            arguments = [value.of.i64 if value.kind else value.of.i32 for value in values]
-            answer = self._calls.host_call(call_id, index or 0, arguments)
-            if wanted:
-                # Every result of the ABI is an i32; anything but an int is a bug of the host function.
-                result = ffi.wasmtime_val_t.from_address(results)
-                result.kind = _I32
-                result.of.i32 = answer
+            call_id = 0
+            try:
+                call_id = _get_data(_caller_context(caller)) or 0
+                values = (ffi.wasmtime_val_t * count).from_address(params) if count else ()
+                arguments = [value.of.i64 if value.kind else value.of.i32 for value in values]
+                answer = self._calls.host_call(call_id, index or 0, arguments)
+                if wanted:
+                    # Every result of the ABI is an i32; anything but an int is a bug of the host function.
+                    result = ffi.wasmtime_val_t.from_address(results)
+                    result.kind = _I32
+                    result.of.i32 = answer
+            except BaseException as error:
+                if not call_id:
+                    raise  # Nobody knows yet whose call it is.
+                self._calls.failed(call_id, error)
+                trap: int = _trap_new(b"rho", 3)
+                return trap
         except BaseException as error:
-            self._calls.failed(call_id, error)
-            return int(_trap_new(b"rho", 3))
+            self._interruption.error = error
+            self.interrupted = True
         return None
 
+    @sure_entry
     def _epoch(self, context: int, call_id: int | None, delta: Any, kind: Any) -> int | None:
         try:
-            ticks = self._calls.epoch(call_id or 0)
-            kind[0] = _CONTINUE if ticks else _YIELD
-            delta[0] = ticks or 1
+            try:
+                ticks = self._calls.epoch(call_id or 0)
+                kind[0] = _CONTINUE if ticks else _YIELD
+                delta[0] = ticks or 1
+            except BaseException as error:
+                self._calls.failed(call_id or 0, error)
+                failure: int = _error_new(b"rho")
+                return failure
         except BaseException as error:
-            self._calls.failed(call_id or 0, error)
-            return int(_error_new(b"rho"))
+            self._interruption.error = error
+            self.interrupted = True
         return None
 
 
@@ -253,6 +293,14 @@ def raise_fault(error: int | None, trap: int | None) -> None:
         fault = GuestFault(code.value if known else None, "", _take_frames(frames))
         _trap_delete(trap)
         raise fault
+
+
+def forget_fault(error: int | None, trap: int | None) -> None:
+    """Lets go of what a call into a guest answered and nobody wants to know."""
+    if error:
+        _error_delete(error)
+    if trap:
+        _trap_delete(trap)
 
 
 def _take_error(error: int) -> GuestFault:

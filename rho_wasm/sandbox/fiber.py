@@ -1,11 +1,17 @@
-"""An instance whose calls run on a stack of their own, so that a guest can be left there and gone on with later."""
+"""An instance whose calls run on a stack of their own, so that a guest can be left there and gone on with later.
+
+On the event loop's thread a handler of a signal may raise after any call (entry.py). So what wasmtime hands out for it
+to be given back, a store and a future, is stored by a ``for``: between its two halves Python does not look for signals.
+And it is given back by :meth:`_Frame.let_go`, which runs to its end.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import repeat, starmap
 from time import monotonic
 from typing import Any
 
@@ -16,12 +22,14 @@ from rho_wasm.sandbox.capi import (
     check,
     equip,
     ffi,
+    forget_fault,
     get_fuel,
     memory_data,
     memory_grow,
     memory_size,
     raise_fault,
 )
+from rho_wasm.sandbox.entry import sure_entry
 from rho_wasm.sandbox.module import Linked
 from rho_wasm.sandbox.native import (
     export_nth,
@@ -48,7 +56,15 @@ _A = ctypes.addressof
 
 
 class _Frame:
-    """What wasmtime reads and writes during a call, with the addresses of all of it: made once, used for many calls."""
+    """What wasmtime reads and writes during a call, with the addresses of all of it: made once, used for many calls.
+
+    ``store`` and ``future`` are wasmtime's, 0 where there is none: the future of a call that was begun and is not done.
+    Wasmtime demands that it is deleted before the store, and each once. A frame that is lost with them (whoever had it
+    was interrupted) lets them go when it is collected.
+
+    ``new_store``, ``new_instance`` and ``new_call`` make a call of C at each step, with what the list of their
+    arguments says then.
+    """
 
     __slots__ = (
         "arguments",
@@ -59,16 +75,24 @@ class _Frame:
         "first",
         "fuel",
         "fuel_at",
+        "future",
         "instance",
         "kept",
         "length",
         "memory",
         "name",
+        "new_call",
+        "new_call_of",
+        "new_instance",
+        "new_instance_of",
+        "new_store",
+        "new_store_of",
         "reference",
         "result_kind",
         "result_of",
         "results",
         "second",
+        "store",
         "trap",
         "trap_at",
     )
@@ -100,6 +124,28 @@ class _Frame:
         self.trap: Any = trap
         self.error: Any = error
         self.trap_at, self.error_at = _A(trap), _A(error)
+        self.store = self.future = 0
+        ends = (self.trap_at, self.error_at)
+        self.new_store_of: list[int | None] = [0, 0, None]
+        self.new_instance_of: list[int | None] = [0, 0, self.instance, *ends]
+        self.new_call_of: list[int | None] = [0, self.exported, self.arguments, 0, self.results, 0, *ends]
+        self.new_store: Iterator[int] = starmap(store_new, repeat(self.new_store_of))
+        self.new_instance: Iterator[int] = starmap(instantiate_async, repeat(self.new_instance_of))
+        self.new_call: Iterator[int] = starmap(func_call_async, repeat(self.new_call_of))
+
+    @sure_entry
+    def let_go(self, delete: Callable[[int], None] = store_delete) -> None:
+        """Deletes the future and the store, where there are any. Idempotent, and from any thread."""
+        try:
+            future, self.future = self.future, 0
+            if future:
+                future_delete(future)
+        finally:
+            store, self.store = self.store, 0
+            if store:
+                delete(store)
+
+    __del__ = let_go
 
 
 class Frames:
@@ -117,16 +163,15 @@ class Frames:
             return _Frame()
 
     def give_back(self, frame: _Frame) -> None:
-        frame.trap.value = frame.error.value = None
+        if frame.error or frame.trap:  # Of a call whose end nobody read.
+            forget_fault(frame.error.value, frame.trap.value)
+            frame.trap.value = frame.error.value = None
         self._free.append(frame)
 
 
 class FiberInstance:
     """An instance in a slot of the pool. The guest is left once ``slice_ends`` (of the monotonic clock) has passed,
     until it is moved.
-
-    ``_future`` is wasmtime's, of a call that was begun and is not done, else 0. Wasmtime demands that it is deleted
-    before the store, and once.
     """
 
     __slots__ = (
@@ -134,12 +179,11 @@ class FiberInstance:
         "_found_memory",
         "_frame",
         "_frames",
-        "_future",
         "_linked",
         "_moved",
         "_poll",
         "_slice_ends",
-        "_store",
+        "_trampolines",
         "_wanted",
     )
 
@@ -153,26 +197,31 @@ class FiberInstance:
         limits: Limits,
         slice_ends: float,
     ) -> None:
+        _have_room()
         self._linked = linked
+        self._trampolines = trampolines
         self._frames = frames
-        self._frame = frames.take()
+        self._frame = frame = frames.take()
         self._poll: Callable[[int], bool] = future_poll
         self._slice_ends = slice_ends
         self._moved = False
         """It has moved to a thread, and still is suspended again and again."""
-        self._future = self._wanted = 0
+        self._wanted = 0
         self._found_memory = False
-        self._store: int = store_new(engine, call_id, None)
+        given, begin = frame.new_store_of, frame.new_store
+        given[0], given[1] = engine, call_id
+        for frame.store in begin:
+            break
         try:
-            self._context = equip(
-                self._store,
+            self._context = context = equip(
+                frame.store,
                 call_id=call_id,
                 trampolines=trampolines,
                 fuel=limits.fuel,
                 memory_bytes=limits.memory_bytes,
                 table_elements=limits.table_elements,
             )
-            check(set_yield_interval(self._context, FUEL_OF_A_POLL))
+            check(set_yield_interval(context, FUEL_OF_A_POLL))
         except BaseException:
             self.close()
             raise
@@ -184,9 +233,10 @@ class FiberInstance:
 
     def instantiate(self) -> bool:
         frame = self._frame
-        self._future = instantiate_async(
-            self._linked.address, self._context, frame.instance, frame.trap_at, frame.error_at
-        )
+        given, begin = frame.new_instance_of, frame.new_instance
+        given[0], given[1] = self._linked.address, self._context
+        for frame.future in begin:
+            break
         return self.go_on()
 
     def call(self, export: str, *arguments: int) -> bool:
@@ -197,21 +247,18 @@ class FiberInstance:
             frame.first.i32 = arguments[0]
             if len(arguments) > 1:
                 frame.second.i32 = arguments[1]
-        self._future = func_call_async(
-            context,
-            frame.exported,
-            frame.arguments,
-            len(arguments),
-            frame.results,
-            self._wanted,
-            frame.trap_at,
-            frame.error_at,
-        )
+        given, begin = frame.new_call_of, frame.new_call
+        given[0], given[3], given[5] = context, len(arguments), self._wanted
+        for frame.future in begin:
+            break
         return self.go_on()
 
     def go_on(self) -> bool:
-        future = self._future
+        frame = self._frame
+        future = frame.future
         while not self._poll(future):
+            if self._trampolines.interrupted:
+                self._trampolines.raise_interruption()
             if self._moved:
                 # In a thread only fuel suspends it, and only so suspended does it read its fuel anew. An interval
                 # that is set while it is suspended by the epoch takes all of its fuel away.
@@ -219,9 +266,10 @@ class FiberInstance:
                 self._moved = False
             elif monotonic() >= self._slice_ends:
                 return False
-        self._future = 0
+        frame.future = 0
         future_delete(future)
-        frame = self._frame
+        if self._trampolines.interrupted:
+            self._trampolines.raise_interruption()
         if frame.error or frame.trap:
             error, trap = frame.error.value, frame.trap.value
             frame.error.value = frame.trap.value = None
@@ -263,11 +311,19 @@ class FiberInstance:
         return bool(frame.result_of.i32)
 
     def abandon(self) -> None:
-        future, self._future = self._future, 0
+        frame = self._frame
+        future, frame.future = frame.future, 0
         if future:
             future_delete(future)
 
+    @sure_entry
     def close(self) -> None:
-        self.abandon()
-        (store_delete if self._poll is future_poll else store_delete_in_thread)(self._store)
-        self._frames.give_back(self._frame)
+        frame = self._frame
+        frame.let_go(store_delete if self._poll is future_poll else store_delete_in_thread)
+        self._frames.give_back(frame)
+
+
+def _have_room(calls: int = 3) -> None:
+    """Raises RecursionError where Python would have no room for a callback: there it would end the process."""
+    if calls:
+        _have_room(calls - 1)

@@ -88,12 +88,13 @@ class OwnStackInstance:
     Exports are looked up by name, as wasmtime's public API does: this is the way for every wasmtime.
     """
 
-    __slots__ = ("_context", "_instance", "_linked", "_memory", "_result", "_store")
+    __slots__ = ("_context", "_instance", "_linked", "_memory", "_result", "_store", "_trampolines")
 
     def __init__(
         self, engine: wasmtime.Engine, linked: Linked, *, call_id: int, trampolines: Trampolines, limits: Limits
     ) -> None:
         self._linked = linked
+        self._trampolines = trampolines
         self._store = wasmtime.Store(engine)
         self._memory: Any = None
         self._instance = ffi.wasmtime_instance_t()
@@ -115,7 +116,7 @@ class OwnStackInstance:
     def instantiate(self) -> bool:
         trap = _P()
         error = _instantiate(self._linked.pre.ptr(), self._context, ctypes.byref(self._instance), ctypes.byref(trap))
-        raise_fault(error, trap.value)
+        self._stands_still(error, trap.value)
         if (item := self._exported(MEMORY, _MEMORY)) is not None:
             self._memory = ctypes.byref(item.memory)
         return True
@@ -133,7 +134,7 @@ class OwnStackInstance:
         error = _call(
             self._context, ctypes.byref(item.func), given, len(given), results, len(results), ctypes.byref(trap)
         )
-        raise_fault(error, trap.value)
+        self._stands_still(error, trap.value)
         self._result = 0
         if results:
             self._result = results[0].of.i64 if results[0].kind == _I64 else results[0].of.i32
@@ -176,6 +177,13 @@ class OwnStackInstance:
 
     def close(self) -> None:
         self._store.close()
+
+    def _stands_still(self, error: int | None, trap: int | None) -> None:
+        try:
+            raise_fault(error, trap)
+        finally:
+            if self._trampolines.interrupted:
+                self._trampolines.raise_interruption()
 
     def _value(self, item: Any) -> Any:
         value = ffi.wasmtime_val_t()
