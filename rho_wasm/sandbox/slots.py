@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -10,6 +9,7 @@ from contextlib import asynccontextmanager
 import anyio
 
 from rho_wasm.limits import HostLimits
+from rho_wasm.sandbox.entry import sure_entry
 
 __all__ = ["Overloaded", "Slots"]
 
@@ -37,12 +37,12 @@ class _Waiter:
 class Slots:
     """First come, first served, except that a tool whose own slots are taken does not hold up other tools.
 
-    Used from one event loop at a time; several after one another are fine.
+    Used from one event loop at a time; several after one another are fine. Where a handler of a signal raises there
+    (entry.py), nobody loses a slot: what counts them calls nothing once it began to.
     """
 
     def __init__(self, limits: HostLimits) -> None:
         self._limits = limits
-        self._lock = threading.Lock()
         self._waiting: deque[_Waiter] = deque()
         self._running = 0
         self._memory = 0
@@ -59,23 +59,24 @@ class Slots:
     @asynccontextmanager
     async def taken(self, tool: str, *, memory: int) -> AsyncIterator[None]:
         """Holds a slot of ``tool`` and ``memory`` bytes inside. Raises :class:`Overloaded` after ``queue_ms``."""
-        if not self.take_now(tool, memory):
-            await self.take(tool, memory)
+        taken = self.take_now(tool, memory)
         try:
+            if not taken:
+                taken = await self.take(tool, memory)
             yield
         finally:
-            self.give_back(tool, memory)
+            if taken:
+                self.give_back(tool, memory)
 
     def take_now(self, tool: str, memory: int) -> bool:
         """Takes a slot if one is free and nobody waits. Whoever has one gives it back, once."""
-        with self._lock:
-            free = not self._waiting and self._fits(memory) and not self._full(tool)
-            if free:
-                self._count(tool, memory)
-            return free
+        if self._waiting or not self._fits(memory) or self._full(tool):
+            return False
+        self._count(tool, memory)
+        return True
 
-    async def take(self, tool: str, memory: int) -> None:
-        """Waits for a slot and takes it. Raises :class:`Overloaded` after ``queue_ms``."""
+    async def take(self, tool: str, memory: int) -> bool:
+        """Waits for a slot and takes it, and answers True. Raises :class:`Overloaded` after ``queue_ms``."""
         limits = self._limits
         if memory > limits.total_memory_bytes:
             raise Overloaded(
@@ -84,53 +85,54 @@ class Slots:
                 value=limits.total_memory_bytes,
             )
         waiter = _Waiter(tool, memory)
-        self._waiting.append(waiter)
-        self._grant()
         try:
+            self._waiting.append(waiter)
+            self._grant()
             if not waiter.granted:
                 with anyio.move_on_after(limits.queue_ms / 1000):
                     await waiter.event.wait()
+            if not waiter.granted:
+                raise self._overloaded(tool)
         except BaseException:
             self._forget(waiter)
             raise
-        if not waiter.granted:
-            self._forget(waiter)
-            raise self._overloaded(tool)
+        return True
 
+    @sure_entry
     def give_back(self, tool: str, memory: int) -> None:
         """The slot is free, and goes to whoever waits for it."""
-        with self._lock:
-            self._running -= 1
-            self._memory -= memory
-            left = self._per_tool[tool] - 1
-            if left:
-                self._per_tool[tool] = left
-            else:
-                del self._per_tool[tool]
+        self._running -= 1
+        self._memory -= memory
+        left = self._per_tool[tool] - 1
+        if left:
+            self._per_tool[tool] = left
+        else:
+            del self._per_tool[tool]
         if self._waiting:
             self._grant()
 
+    @sure_entry
     def _forget(self, waiter: _Waiter) -> None:
         """Whoever waited does not any more; a slot that came meanwhile goes on to the next."""
         if waiter.granted:
             self.give_back(waiter.tool, waiter.memory)
-            return
-        self._waiting.remove(waiter)
-        self._grant()
+        elif waiter in self._waiting:
+            self._waiting.remove(waiter)
+            self._grant()
 
     def _grant(self) -> None:
         """Lets in, in order, all that fit."""
-        with self._lock:
-            for waiter in list(self._waiting):
+        for waiter in list(self._waiting):
+            if not waiter.granted:
                 if not self._fits(waiter.memory):
                     # Whoever is next waits for room; letting smaller ones pass would let a large one wait for ever.
                     return
                 if self._full(waiter.tool):
                     continue
-                self._waiting.remove(waiter)
-                waiter.granted = True
                 self._count(waiter.tool, waiter.memory)
-                waiter.event.set()
+                waiter.granted = True
+            self._waiting.remove(waiter)
+            waiter.event.set()
 
     def _fits(self, memory: int) -> bool:
         limits = self._limits
@@ -140,9 +142,10 @@ class Slots:
         return self._per_tool.get(tool, 0) >= self._limits.max_concurrent_per_tool
 
     def _count(self, tool: str, memory: int) -> None:
+        of_tool = self._per_tool.get(tool, 0) + 1
         self._running += 1
         self._memory += memory
-        self._per_tool[tool] = self._per_tool.get(tool, 0) + 1
+        self._per_tool[tool] = of_tool
 
     def _overloaded(self, tool: str) -> Overloaded:
         limits = self._limits
