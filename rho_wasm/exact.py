@@ -40,18 +40,17 @@ class ExactCopy:
     encodings (RFC 8949, section 4.2.1), else as they were.
     """
 
-    __slots__ = ("ascii", "floats", "in_order", "items_left", "max_bytes", "max_depth", "max_items", "room")
+    ascii = True
+    """Whether all strings are ASCII."""
+    floats = False
+    """Whether there is one."""
 
     def __init__(self, *, max_bytes: int, max_depth: int, max_items: int, in_order: bool) -> None:
         self.in_order = in_order
-        self.ascii = True
-        """Whether all strings are ASCII."""
         self.max_bytes = self.room = max_bytes
         self.max_depth = max_depth
         self.max_items = max_items
         self.items_left = max_items - 1
-        self.floats = False
-        """Whether there is one."""
 
     def of(self, value: Any) -> Any:
         """The copy, once. Raises :class:`Refused`, :class:`TooLarge`, or KeyError for a map that changed meanwhile."""
@@ -68,23 +67,23 @@ class ExactCopy:
     def _other(self, value: Any, depth: int) -> Any:
         """Any value; most of those inside a list or map are strings or integers, which need no call of this."""
         kind = type(value)
-        if kind is bool or value is None:
-            return value
-        if kind is int:
-            if _INT_MIN <= value <= _INT_MAX:
-                return value
-            raise Refused(value, "integers are within -2^64 .. 2^64-1")
+        if kind is dict or kind is list:
+            if depth == self.max_depth:
+                raise TooLarge("depth", self.max_depth)
+            self.items_left -= len(value) if kind is list else 2 * len(value)
+            if self.items_left < 0:
+                raise TooLarge("items", self.max_items)
+            return self._map(value, depth + 1) if kind is dict else self._list(value, depth + 1)
         if kind is float:
             self.floats = True
             return value
-        if kind is not dict and kind is not list:
+        if kind is bool or value is None:
+            return value
+        if kind is not int:
             raise Refused(value, "")
-        if depth == self.max_depth:
-            raise TooLarge("depth", self.max_depth)
-        self.items_left -= len(value) if kind is list else 2 * len(value)
-        if self.items_left < 0:
-            raise TooLarge("items", self.max_items)
-        return self._map(value, depth + 1) if kind is dict else self._list(value, depth + 1)
+        if not _INT_MIN <= value <= _INT_MAX:
+            raise Refused(value, "integers are within -2^64 .. 2^64-1")
+        return value
 
     def _list(self, values: list[Any], depth: int) -> list[Any]:
         copy: list[Any] = []
@@ -135,7 +134,8 @@ class ExactCopy:
         return copy
 
     def _take(self, size: int, ascii: bool) -> None:
-        self.ascii = self.ascii and ascii
+        if not ascii:
+            self.ascii = False
         # One string may stand in many places: without the sum, 1 MiB of it would become 100 GB.
         self.room -= size
         if self.room < 0:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import base64
 import json
 import math
+from collections.abc import Mapping
 from typing import Any, Final, Literal, NamedTuple
 
 import cbor2
@@ -72,18 +73,18 @@ def encode(value: Any, *, max_bytes: int = _MIB, max_depth: int = 64, max_items:
 
 
 def encode_within(
-    frame: dict[str, Any], key: str, value: Any, *, max_bytes: int, max_depth: int, max_items: int
+    frame: Mapping[str, Any], key: str, value: Any, *, max_bytes: int, max_depth: int, max_items: int
 ) -> bytes:
-    """What :func:`encode` makes of ``frame | {key: value}``, where nothing of ``frame`` is looked at.
+    """What :func:`encode` makes of ``frame | {key: value}``, where nothing else of ``frame`` is looked at.
 
-    It is the caller's own: small exact plain data, its keys in the bytewise order of their encodings, ``key`` after
-    them. ``max_depth`` and ``max_items`` bound ``value`` alone, ``max_bytes`` the whole. Raises as :func:`encode` does.
+    It is the caller's own: small exact plain data, its keys in the bytewise order of their encodings, ``key`` the last
+    of them. ``max_depth`` and ``max_items`` bound ``value`` alone, ``max_bytes`` the whole. Raises as :func:`encode` does.
     """
     exact = ExactCopy(max_bytes=max_bytes, max_depth=min(max_depth, MAX_DEPTH), max_items=max_items, in_order=True)
     return _encoded(exact, value, frame, key)
 
 
-def _encoded(exact: ExactCopy, value: Any, frame: dict[str, Any] | None, key: str) -> bytes:
+def _encoded(exact: ExactCopy, value: Any, frame: Mapping[str, Any] | None, key: str) -> bytes:
     try:
         copy = exact.of(value)
         if frame is not None:

@@ -27,23 +27,34 @@ def encode_at_once(request: Mapping[str, Any], *, limits: Limits) -> bytes | Non
 
     ``request`` is what :func:`rho_wasm.envelope.request` made. Of most only the arguments have to be looked through.
     """
-    max_bytes, max_items = min(limits.request_bytes, _BYTES_AT_ONCE), min(limits.items, _ITEMS_AT_ONCE)
-    frame = dict(request)
-    arguments = frame.pop("arguments")
-    ids = frame["context"]
+    max_bytes, max_items = limits.request_bytes, limits.items
+    if max_bytes > _BYTES_AT_ONCE:
+        max_bytes = _BYTES_AT_ONCE
+    if max_items > _ITEMS_AT_ONCE:
+        max_items = _ITEMS_AT_ONCE
     try:
-        if type(frame["tool"]) is not str or any(type(value) is not str for value in ids.values()):
+        if not _exact_frame(request):
             return plain.encode(request, max_bytes=max_bytes, max_depth=limits.depth, max_items=max_items)
         return plain.encode_within(
-            frame,
+            request,
             "arguments",
-            arguments,
+            request["arguments"],
             max_bytes=max_bytes,
             max_depth=limits.depth - 1,
             max_items=max_items - _FRAME_ITEMS,
         )
     except PlainError:
         return None
+
+
+def _exact_frame(request: Mapping[str, Any]) -> bool:
+    """Whether all of a request but its arguments is text, as it nearly always is."""
+    if type(request["tool"]) is not str:
+        return False
+    for value in request["context"].values():
+        if type(value) is not str:
+            return False
+    return True
 
 
 def encode(request: Mapping[str, Any], *, limits: Limits) -> bytes:
@@ -57,11 +68,13 @@ def read_at_once(answer: bytes, *, limits: Limits) -> HandlerResult | None:
     Raises :class:`rho_wasm.envelope.BadAnswer` and :class:`rho_wasm.envelope.Raised`.
     """
     try:
+        if len(answer) > _BYTES_AT_ONCE:
+            return None
         value = plain.decode(
             answer,
-            max_bytes=min(limits.answer_bytes, _BYTES_AT_ONCE),
+            max_bytes=limits.answer_bytes,
             max_depth=limits.depth,
-            max_items=min(limits.items, _ITEMS_AT_ONCE),
+            max_items=limits.items if limits.items < _ITEMS_AT_ONCE else _ITEMS_AT_ONCE,
         )
     except PlainError:
         return None
