@@ -15,19 +15,17 @@ import hmac
 import importlib.metadata
 import os
 import platform
-import secrets
-import stat
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Self, TypeVar
+from typing import Self, TypeVar
 
 from rho_wasm.host_key import host_key
 from rho_wasm.limits import HostLimits
+from rho_wasm.own_files import TEMPORARY, NotOwn, open_own, own_folder, write_own
 from rho_wasm.sandbox.capi import library_path
 from rho_wasm.sandbox.config import EngineConfig
 from rho_wasm.sandbox.rewrite import VERSION as REWRITE_VERSION
@@ -40,7 +38,6 @@ _Found = TypeVar("_Found", bytes, SealedFile)
 _MAGIC = b"rho_wasm native 1\n"
 _MAC_BYTES = 32
 _SUFFIX = ".native"
-_TEMPORARY = ".part"
 _PIECE = 1024 * 1024
 _CHANGED = "its content is not what this host wrote"
 _STALE_S = 3600
@@ -83,10 +80,6 @@ class CacheStatistics:
     stored: int
     rejected: int
     """Entries that failed a check; they were deleted."""
-
-
-class _Refused(Exception):
-    """A file that must not be believed."""
 
 
 class NativeCache:
@@ -153,7 +146,7 @@ class NativeCache:
         except FileNotFoundError:
             self._count_miss()
             return None
-        except _Refused:
+        except NotOwn:
             with self._lock:
                 self._rejected += 1
             self.discard(key)
@@ -175,7 +168,7 @@ class NativeCache:
         try:
             secret = self._ready()
             head = _MAGIC + bytes(_MAC_BYTES)
-            _write(self._path(key), _MAGIC + _mac(secret, key, head + native) + native)
+            write_own(self._path(key), _MAGIC + _mac(secret, key, head + native) + native)
             self._shrink()
         except OSError as error:
             self._turn_off(error)
@@ -205,7 +198,7 @@ class NativeCache:
     def _ready(self) -> bytes:
         """The host key, once the folder is there and is ours. Raises OSError."""
         with self._lock:
-            _own_folder(self.folder)
+            own_folder(self.folder)
             if self._key is None:
                 self._key = host_key(self.key_path)
             return self._key
@@ -217,7 +210,7 @@ class NativeCache:
             for entry in found:
                 try:
                     about = entry.stat(follow_symlinks=False)
-                    if entry.name.endswith(_TEMPORARY) and about.st_mtime < time.time() - _STALE_S:
+                    if entry.name.endswith(TEMPORARY) and about.st_mtime < time.time() - _STALE_S:
                         Path(entry.path).unlink()
                     elif entry.name.endswith(_SUFFIX):
                         entries.append((about.st_mtime, about.st_size, Path(entry.path)))
@@ -238,42 +231,18 @@ def _mac(secret: bytes, key: str, data: bytes) -> bytes:
     return mac.digest()
 
 
-def _own_folder(folder: Path) -> None:
-    """Makes ``folder`` (0700) unless it is there. Raises PermissionError if others may write to it."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    about = folder.stat()
-    if about.st_uid != os.geteuid() or about.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise PermissionError(0, "the folder belongs to another user, or others may write to it")
-
-
-@contextmanager
-def _own(path: Path) -> Iterator[BinaryIO]:
-    """A file, to be read. Raises :class:`_Refused` if it is not a plain file of this user's alone."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        raise _Refused(error.strerror) from None
-    with os.fdopen(descriptor, "rb") as file:
-        about = os.fstat(descriptor)
-        if not stat.S_ISREG(about.st_mode) or about.st_uid != os.geteuid() or stat.S_IMODE(about.st_mode) & 0o077:
-            raise _Refused("it is not a file of this user's alone")
-        yield file
-
-
 def _read_verified(path: Path, secret: bytes, key: str) -> bytes:
-    """The native code in the entry ``path``. Raises :class:`_Refused`."""
-    with _own(path) as file:
+    """The native code in the entry ``path``. Raises :class:`NotOwn`."""
+    with open_own(path) as file:
         data = file.read()
     if not hmac.compare_digest(data[len(_MAGIC) :][:_MAC_BYTES], _mac(secret, key, data)):
-        raise _Refused(_CHANGED)
+        raise NotOwn(_CHANGED)
     return data[len(_MAGIC) + _MAC_BYTES :]
 
 
 def _copy_verified(path: Path, secret: bytes, key: str) -> SealedFile:
     """The same in a sealed file. What is checked is what was copied, so the entry itself may change meanwhile."""
-    with _own(path) as file:
+    with open_own(path) as file:
         head = file.read(len(_MAGIC) + _MAC_BYTES)
         mac = hmac.new(secret, _MAGIC + key.encode(), hashlib.sha256)
         copy = SealedFile()
@@ -282,26 +251,12 @@ def _copy_verified(path: Path, secret: bytes, key: str) -> SealedFile:
                 mac.update(piece)
                 copy.write(piece)
             if not hmac.compare_digest(head[len(_MAGIC) :], mac.digest()):
-                raise _Refused(_CHANGED)
+                raise NotOwn(_CHANGED)
             copy.seal()
         except BaseException:
             copy.close()
             raise
     return copy
-
-
-def _write(path: Path, data: bytes) -> None:
-    temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}{_TEMPORARY}")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 def _touch(path: Path) -> None:
