@@ -22,6 +22,7 @@ from rho_wasm.policy import Policy
 from rho_wasm.registry import ToolRegistry
 from rho_wasm.runner import ToolRunner
 from rho_wasm.sandbox import NativeCache, Sandbox
+from rho_wasm.sandbox.images import EngineFinder
 from rho_wasm.sandbox.ways import Way
 from rho_wasm.sources import ToolSource
 from rho_wasm.toolchains import build
@@ -68,6 +69,7 @@ class Host:
         on_event: OnEvent | None = None,
         workers: int = 0,
         way: Way | None = None,
+        engines: EngineFinder | None = None,
     ) -> AsyncIterator[Host]:
         """A host on ``store``: a folder (made if it is not there), ``":memory:"``, or a :class:`Store`.
 
@@ -76,8 +78,9 @@ class Host:
         the path of its TOML file; None is the default policy. ``limits`` bound the host, or, given :class:`Limits`,
         each call. ``approve`` answers the switch gate ``approval``. ``on_event`` hears every event, in the event
         loop's thread. ``workers`` above 0 is how many processes run guests; else this process does. ``way`` is how it
-        calls them (:class:`Sandbox`). A :class:`Store` that was handed in stays open; everything else is closed at the
-        end.
+        calls them (:class:`Sandbox`). ``engines`` finds the interpreters of tools that are images over one (Python,
+        JavaScript); without it they are refused. A :class:`Store` that was handed in stays open; everything else is
+        closed at the end.
 
         Raises :class:`rho_wasm.errors.PolicyError` and :class:`rho_wasm.errors.StoreError`: then nothing was started.
         """
@@ -95,12 +98,13 @@ class Host:
                     cache=NativeCache.default(max_bytes=bounds.compiled_cache_bytes),
                     workers=workers,
                     way=way,
+                    engines=engines,
                 ) as sandbox,
                 DynamicSource(
                     opened,
                     sandbox,
                     policy=loaded,
-                    limits=bounds.call,
+                    limits=bounds,
                     approve=approve,
                     rebuild=_rebuild,
                     on_event=on_event,

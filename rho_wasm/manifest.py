@@ -176,6 +176,11 @@ class Manifest(_Frozen):
     requires: tuple[StrictStr, ...] = ()
     extensions: PlainMap | None = None
 
+    @property
+    def is_image(self) -> bool:
+        """Whether its module is an image over an engine, as no module with code may say."""
+        return self.engine is not None
+
     @model_validator(mode="after")
     def _names_once(self) -> Self:
         names: set[str] = set()

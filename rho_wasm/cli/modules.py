@@ -6,7 +6,7 @@ import errno
 import os
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import anyio
 import typer
@@ -34,7 +34,9 @@ from rho_wasm.limits import MIB, HostLimits
 from rho_wasm.offered import ToolSnapshot
 from rho_wasm.plain import jsonable
 from rho_wasm.results import ToolResult
+from rho_wasm.sandbox.abi import IMAGE_MEMORY, IMAGE_MODULE, PAGE_BYTES
 from rho_wasm.sandbox.admission import Admitted, admit
+from rho_wasm.sandbox.admission_image import admit_image, is_image
 from rho_wasm.sandbox.compile import validate
 from rho_wasm.untrusted import inert
 
@@ -103,22 +105,22 @@ def inspect_file(
     artifact = Artifact.from_wasm(data)
     sizes = section_sizes(data)
     problem: ModuleRejected | None = None
-    admitted: Admitted | None = None
+    looked: _Looked | None = None
     try:
-        admitted = admit(data)
-        found, limits = admitted, HostLimits()
-        anyio.run(lambda: validate(found.code, names=found.names, code_bytes=found.code_bytes, limits=limits))
+        looked = _look(data)
+        if (found := looked.guest) is not None:
+            limits, code = HostLimits(), found.code
+            anyio.run(lambda: validate(code, names=found.names, code_bytes=found.code_bytes, limits=limits))
     except ModuleRejected as error:
         problem = error
     manifest = artifact.manifest
-    imports = sorted(f"{module}.{name}" for module, name in admitted.imports) if admitted else []
-    exports = sorted(admitted.exports) if admitted else []
+    imports, exports = (looked.imports, looked.exports) if looked else ([], [])
     told: dict[str, Any] = artifact.as_json() | {
         "manifest": jsonable(manifest.as_plain()),
         "sections": [{"name": name, "bytes": size} for name, size in sizes],
         "imports": imports,
         "exports": exports,
-        "memory_min_bytes": admitted.memory_min_bytes if admitted else None,
+        "memory_min_bytes": looked.memory_bytes if looked else None,
         "accepted": problem is None,
     }
     if problem is not None:
@@ -135,14 +137,33 @@ def inspect_file(
             output.say(f"      {name}: {kind}, {required}")
         output.say(f"      {len(tool.examples)} examples", style="dim")
     output.table(["section", "bytes"], [(name, f"{size:,}") for name, size in sizes])
-    if admitted is not None and problem is None:
+    if looked is not None and problem is None:
         output.say("imports  ", ", ".join(imports) or "none")
-        output.say("exports  ", ", ".join(exports))
-        output.say(f"memory   {admitted.memory_min_bytes:,} bytes at the start")
-        output.say("a host would take it", style="green")
+        output.say("exports  ", ", ".join(exports) or "none")
+        output.say(f"memory   {looked.memory_bytes:,} bytes at the start")
+        engine = f" that has the engine {manifest.engine.hex()[:12]}" if manifest.engine is not None else ""
+        output.say(f"a host{engine} would take it", style="green")
         return 0
     assert problem is not None
     return 3 if as_json else output.error(problem)
+
+
+class _Looked(NamedTuple):
+    imports: list[str]
+    exports: list[str]
+    memory_bytes: int
+    guest: Admitted | None = None
+    """None for an image, of which nothing is compiled."""
+
+
+def _look(data: bytes) -> _Looked:
+    """What admission sees. Raises :class:`ModuleRejected`."""
+    if is_image(data):
+        image = admit_image(data).image
+        return _Looked([f"{IMAGE_MODULE}.{IMAGE_MEMORY}"], [], image.pages * PAGE_BYTES)
+    found = admit(data)
+    imports = sorted(f"{module}.{name}" for module, name in found.imports)
+    return _Looked(imports, sorted(found.exports), found.memory_min_bytes, found)
 
 
 def section_sizes(module: bytes) -> list[tuple[str, int]]:

@@ -22,7 +22,7 @@ from rho_wasm.dynamic.store import Store
 from rho_wasm.dynamic.strikes import Quarantine, within_an_hour
 from rho_wasm.errors import GateRejected, ModuleRejected, ToolError
 from rho_wasm.limits import Limits
-from rho_wasm.manifest import ToolDeclaration
+from rho_wasm.manifest import Manifest, ToolDeclaration
 from rho_wasm.policy import Policy
 from rho_wasm.sandbox import GuestModule, Sandbox
 from rho_wasm.untrusted import inert, type_name
@@ -63,7 +63,7 @@ class SwitchGates:
         *,
         modules: ModulePool,
         policy: Policy,
-        limits: Callable[[ToolDeclaration, ToolVersion], Limits],
+        limits: Callable[[ToolDeclaration, ToolVersion, Manifest], Limits],
         approve: Approve | None,
         rebuild: Rebuild | None,
     ) -> None:
@@ -124,6 +124,8 @@ class SwitchGates:
                 try:
                     await held.enter_async_context(self._modules.use(sha256))
                 except ModuleRejected as error:
+                    if error.reason == "engine_missing":
+                        raise _Undecided(f"{name}: {error}, then activate it again") from None
                     problems[sha256] = f"{name}: {error}"
         return tuple(problems.values())
 
@@ -144,7 +146,7 @@ class SwitchGates:
         self, module: GuestModule, declaration: ToolDeclaration, version: ToolVersion, *, ends: float
     ) -> list[str]:
         problems: list[str] = []
-        limits = self._limits(declaration, version)
+        limits = self._limits(declaration, version, module.manifest)
         for number, example in enumerate(declaration.examples, 1):
             if anyio.current_time() >= ends:
                 seconds = f"{_EXAMPLES_S:.0f} s"

@@ -13,8 +13,8 @@ from rho_wasm.dynamic.handler import GuestHandler, effective_limits
 from rho_wasm.dynamic.modules import ModulePool
 from rho_wasm.dynamic.store import Store
 from rho_wasm.errors import Corrupt, StoreError
-from rho_wasm.limits import Limits
-from rho_wasm.manifest import ToolDeclaration
+from rho_wasm.limits import HostLimits, Limits
+from rho_wasm.manifest import Manifest, ToolDeclaration
 from rho_wasm.policy import Policy
 from rho_wasm.sandbox import Sandbox
 from rho_wasm.tools import Tool
@@ -49,7 +49,7 @@ class OfferMaker:
     """
 
     def __init__(
-        self, store: Store, sandbox: Sandbox, *, modules: ModulePool, guard: Guard, policy: Policy, limits: Limits
+        self, store: Store, sandbox: Sandbox, *, modules: ModulePool, guard: Guard, policy: Policy, limits: HostLimits
     ) -> None:
         self._store = store
         self._sandbox = sandbox
@@ -82,9 +82,10 @@ class OfferMaker:
         self._made = made
         return Offer(switch, generation, MappingProxyType(tools), tuple(tools[name] for name in sorted(tools)), damaged)
 
-    def limits(self, declaration: ToolDeclaration, version: ToolVersion) -> Limits:
-        """The bounds that calls of a version have here."""
-        return effective_limits(declaration, version, policy=self._policy, limits=self._limits)
+    def limits(self, declaration: ToolDeclaration, version: ToolVersion, manifest: Manifest) -> Limits:
+        """The bounds that calls of a version have here. ``manifest`` is the one that ``declaration`` stands in."""
+        base = self._limits.call_of(image=manifest.is_image)
+        return effective_limits(declaration, version, policy=self._policy, limits=base)
 
     def _base(
         self, key: VersionKey, version: ToolVersion, generation: int, artifacts: dict[str, Artifact | StoreError]
@@ -101,7 +102,7 @@ class OfferMaker:
         declaration = artifact.manifest.tool(key.tool)
         if declaration is None:
             raise Corrupt(f"the artifact {version.artifact} declares no tool {key.tool}")
-        limits = self.limits(declaration, version)
+        limits = self.limits(declaration, version, artifact.manifest)
         tool = Tool(
             name=key.tool,
             description=declaration.description,

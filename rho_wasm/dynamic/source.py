@@ -32,7 +32,7 @@ from rho_wasm.dynamic.worker import StoreWorker
 from rho_wasm.errors import Closed, NameInvalid
 from rho_wasm.events import OnEvent
 from rho_wasm.frozen import FrozenMap
-from rho_wasm.limits import Limits
+from rho_wasm.limits import HostLimits, Limits
 from rho_wasm.policy import Policy
 from rho_wasm.sandbox import Sandbox
 from rho_wasm.tools import Tool
@@ -53,9 +53,9 @@ class DynamicSource:
     store; nothing else needs to run for that. Several processes may have a source on one store.
 
     ``policy`` narrows what tools may do and names the switch gates; ``limits`` bound one call, whatever a manifest
-    says. ``approve`` answers the gate ``approval`` where no person has done so in the store; ``rebuild`` builds an
-    artifact's source again, so that an imported one can become ``built here``. The store and the sandbox stay the
-    caller's to close, after :meth:`aclose`.
+    says: its ``call`` of a guest, its ``engine_call`` of an image, or both. ``approve`` answers the gate ``approval``
+    where no person has done so in the store; ``rebuild`` builds an artifact's source again, so that an imported one can
+    become ``built here``. The store and the sandbox stay the caller's to close, after :meth:`aclose`.
     """
 
     cancels_calls = False
@@ -66,7 +66,7 @@ class DynamicSource:
         sandbox: Sandbox,
         *,
         policy: Policy | None = None,
-        limits: Limits | None = None,
+        limits: HostLimits | Limits | None = None,
         approve: Approve | None = None,
         rebuild: Rebuild | None = None,
         on_event: OnEvent | None = None,
@@ -85,7 +85,7 @@ class DynamicSource:
             modules=self._modules,
             guard=self._guard,
             policy=self._policy,
-            limits=limits or Limits(),
+            limits=HostLimits(call=limits) if isinstance(limits, Limits) else limits or HostLimits(),
         )
         self._gates = SwitchGates(
             store,
