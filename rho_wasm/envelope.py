@@ -85,11 +85,18 @@ def request(tool: str, arguments: Mapping[str, Any], *, context: Mapping[str, An
     Its keys, and those of its context, are in the order that they have in its bytes; the arguments are the last.
     Raises ValueError for any other key: what crosses to a guest is a closed list.
     """
-    told = {key: context[key] for key in _CONTEXT_KEYS if key in context} if context else {}
-    if context and len(told) != len(context):
-        raise ValueError(f"the context of a request has no {', '.join(sorted(context.keys() - told.keys()))}")
-    if None in told.values():
-        told = {key: value for key, value in told.items() if value is not None}
+    told: dict[str, Any] = {}
+    if context:
+        known = 0
+        for key in _CONTEXT_KEYS:
+            if key in context:
+                known += 1
+                if (value := context[key]) is not None:
+                    told[key] = value
+        if known != len(context):
+            raise ValueError(
+                f"the context of a request has no {', '.join(sorted(context.keys() - set(_CONTEXT_KEYS)))}"
+            )
     return {"abi": ABI_VERSION, "tool": tool, "context": told, "arguments": arguments}
 
 

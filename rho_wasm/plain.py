@@ -78,7 +78,7 @@ def encode_within(
     """What :func:`encode` makes of ``frame | {key: value}``, where nothing else of ``frame`` is looked at.
 
     It is the caller's own: small exact plain data, its keys in the bytewise order of their encodings, ``key`` the last
-    of them. ``max_depth`` and ``max_items`` bound ``value`` alone, ``max_bytes`` the whole. Raises as :func:`encode` does.
+    of them. ``max_depth`` and ``max_items`` bound ``value`` alone, ``max_bytes`` the whole. Raises as :func:`encode`.
     """
     exact = ExactCopy(max_bytes=max_bytes, max_depth=min(max_depth, MAX_DEPTH), max_items=max_items, in_order=True)
     return _encoded(exact, value, frame, key)

@@ -19,6 +19,7 @@ _ITEMS_AT_ONCE = 400
 """Of a request or an answer that is encoded or decoded on the event loop's thread. An item takes up to 1 µs."""
 _FRAME_ITEMS = 15
 """Of a request at most, beside its arguments: itself, four keys with three values, and three ids with their keys."""
+_TEXT = frozenset({str})
 _REQUEST_BOUNDS = {"bytes": "request_bytes", "depth": "depth", "items": "items"}
 
 
@@ -49,12 +50,8 @@ def encode_at_once(request: Mapping[str, Any], *, limits: Limits) -> bytes | Non
 
 def _exact_frame(request: Mapping[str, Any]) -> bool:
     """Whether all of a request but its arguments is text, as it nearly always is."""
-    if type(request["tool"]) is not str:
-        return False
-    for value in request["context"].values():
-        if type(value) is not str:
-            return False
-    return True
+    # A set of types takes a third of the time of any().
+    return {type(request["tool"]), *map(type, request["context"].values())} == _TEXT
 
 
 def encode(request: Mapping[str, Any], *, limits: Limits) -> bytes:

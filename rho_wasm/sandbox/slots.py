@@ -43,6 +43,9 @@ class Slots:
 
     def __init__(self, limits: HostLimits) -> None:
         self._limits = limits
+        self._most = limits.max_concurrent_calls
+        self._most_per_tool = limits.max_concurrent_per_tool
+        self._most_memory = limits.total_memory_bytes
         self._waiting: deque[_Waiter] = deque()
         self._running = 0
         self._memory = 0
@@ -135,11 +138,10 @@ class Slots:
             waiter.event.set()
 
     def _fits(self, memory: int) -> bool:
-        limits = self._limits
-        return self._running < limits.max_concurrent_calls and self._memory + memory <= limits.total_memory_bytes
+        return self._running < self._most and self._memory + memory <= self._most_memory
 
     def _full(self, tool: str) -> bool:
-        return self._per_tool.get(tool, 0) >= self._limits.max_concurrent_per_tool
+        return self._per_tool.get(tool, 0) >= self._most_per_tool
 
     def _count(self, tool: str, memory: int) -> None:
         of_tool = self._per_tool.get(tool, 0) + 1
