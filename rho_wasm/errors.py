@@ -189,17 +189,22 @@ class ModuleRejected(RhoError):
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """One message of a toolchain. ``line`` and ``column`` count from 1; None where the tool gave none."""
+    """One message of a toolchain. ``line`` and ``column`` count from 1; None where the tool gave none.
+
+    ``text`` is the line of the source, where a toolchain tells it.
+    """
 
     message: str
     file: str | None = None
     line: int | None = None
     column: int | None = None
     severity: str = "error"
+    text: str | None = None
 
     def __str__(self) -> str:
         where = ":".join(str(part) for part in (self.file, self.line, self.column) if part is not None)
-        return f"{where}: {self.severity}: {self.message}" if where else f"{self.severity}: {self.message}"
+        told = f"{where}: {self.severity}: {self.message}" if where else f"{self.severity}: {self.message}"
+        return f"{told}\n    {self.text}" if self.text else told
 
 
 class BuildError(RhoError):
@@ -217,7 +222,14 @@ class BuildError(RhoError):
 
     def as_json(self) -> dict[str, Any]:
         rows = [
-            {"file": d.file, "line": d.line, "column": d.column, "severity": d.severity, "message": d.message}
+            {
+                "file": d.file,
+                "line": d.line,
+                "column": d.column,
+                "severity": d.severity,
+                "message": d.message,
+                "text": d.text,
+            }
             for d in self.diagnostics
         ]
         return super().as_json() | {"language": self.language, "diagnostics": rows, "hint": self.hint or None}

@@ -118,7 +118,9 @@ def test_a_rejected_module_tells_scripts_what_was_found() -> None:
 def test_a_build_error_tells_scripts_line_and_column() -> None:
     told = BuildError("c", [Diagnostic("m", "a.c", 1, 2, "warning")]).as_json()
     assert told["language"] == "c"
-    assert told["diagnostics"] == [{"file": "a.c", "line": 1, "column": 2, "severity": "warning", "message": "m"}]
+    assert told["diagnostics"] == [
+        {"file": "a.c", "line": 1, "column": 2, "severity": "warning", "message": "m", "text": None}
+    ]
 
 
 def test_a_rejected_candidate_tells_scripts_gate_and_problems() -> None:
