@@ -12,7 +12,7 @@ from rho_wasm.sandbox.abi import RHO, RHO_IMPORTS, FunctionType, ValueType
 from rho_wasm.sandbox.memory import GuestMemory
 from rho_wasm.sandbox.state import CallState, Elsewhere, GuestTrap
 
-__all__ = ["EXTRA_HOST_CALLS", "FUNCTIONS", "GuestTrap", "HostBody", "HostFunction"]
+__all__ = ["EXTRA_HOST_CALLS", "FUNCTIONS", "GuestTrap", "HostBody", "HostFunction", "ask_host"]
 
 EXTRA_HOST_CALLS = 100
 """Host calls over ``Limits.host_calls`` that are answered ``quota``; one more ends the call."""
@@ -54,12 +54,21 @@ def _log(state: CallState, memory: GuestMemory, level: int, pointer: int, length
 
 
 def _host_call(state: CallState, memory: GuestMemory, pointer: int, length: int) -> int:
+    wanted = length & _LENGTH_MASK
+    return ask_host(state, wanted, lambda: memory.read(pointer, wanted))
+
+
+def ask_host(state: CallState, length: int, read: Callable[[], bytes]) -> int:
+    """One host call of a request of ``length`` bytes, which is read only if it is looked at.
+
+    The reply waits in ``state``, in place of an earlier one; its length is answered. Raises :class:`GuestTrap`.
+    """
     state.reply = None
-    state.reply = reply = _reply(state, memory, pointer, length & _LENGTH_MASK)
+    state.reply = reply = _reply(state, length, read)
     return len(reply)
 
 
-def _reply(state: CallState, memory: GuestMemory, pointer: int, length: int) -> bytes:
+def _reply(state: CallState, length: int, read: Callable[[], bytes]) -> bytes:
     state.host_calls += 1
     limits = state.limits
     if state.host_calls > limits.host_calls + EXTRA_HOST_CALLS:
@@ -72,7 +81,7 @@ def _reply(state: CallState, memory: GuestMemory, pointer: int, length: int) -> 
         return _error("invalid_arguments", f"a host request has at most {limits.request_bytes} bytes")
     if state.hurried and (state.capabilities is not None or length > _HURRIED_BYTES):
         raise Elsewhere
-    data = memory.read(pointer, length)
+    data = read()
     try:
         request = plain.decode(data, max_bytes=limits.request_bytes, max_depth=limits.depth, max_items=limits.items)
     except PlainError as error:

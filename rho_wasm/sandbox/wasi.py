@@ -1,8 +1,11 @@
 """The part of ``wasi_snapshot_preview1`` that language runtimes cannot start without, denying by default (ABI.md).
 
-No files, environment, arguments or sockets. Descriptors are 0 (at its end), 1 and 2 (the call's log); any other is
-EBADF. Time and randomness are virtual, so that a call without grants is a pure function of its request. Nothing here
-waits, and nothing costs more than a bounded amount of work: a pointer that leaves the memory ends the call.
+No files, environment, arguments or sockets. Descriptors are 0 (at its end), 1 and 2 (the call's log), and 3 where the
+manifest declares capabilities: a write to it is a host call with that request, reads from it give the reply, part by
+part, then its end. A language that cannot import functions so has what module ``rho`` gives, with the same checks,
+bounds and prices. Any other descriptor is EBADF. Time and randomness are virtual, so that a call without grants is a
+pure function of its request. Nothing here waits, and nothing costs more than a bounded amount of work: a pointer that
+leaves the memory ends the call.
 
 Source: WASI preview 1, ``wasi_snapshot_preview1.witx`` (layouts and error numbers).
 """
@@ -13,19 +16,22 @@ import struct
 from collections.abc import Mapping
 
 from rho_wasm.sandbox.abi import WASI, WASI_IMPORTS
-from rho_wasm.sandbox.imports import HostBody, HostFunction
+from rho_wasm.sandbox.imports import HostBody, HostFunction, ask_host
 from rho_wasm.sandbox.memory import GuestMemory, OutOfBounds, span
 from rho_wasm.sandbox.state import CallState, GuestTrap
 
-__all__ = ["FUNCTIONS", "MAX_IOVS", "MAX_RANDOM_BYTES", "MAX_SUBSCRIPTIONS", "RANDOM_NOTE"]
+__all__ = ["CAPABILITIES", "FUNCTIONS", "MAX_IOVS", "MAX_RANDOM_BYTES", "MAX_SUBSCRIPTIONS", "RANDOM_NOTE"]
 
 SUCCESS = 0
 EBADF = 8
 EINVAL = 28
 ESPIPE = 70
 
+CAPABILITIES = 3
+"""The descriptor that takes requests and gives replies."""
 MAX_IOVS = 64
-"""Of one ``fd_write``; further ones are left for the next, as a short write says."""
+"""Of one ``fd_write`` or ``fd_read``; further ones are left for the next, as a short write says. A request for the host
+is one write, so more than these are EINVAL there."""
 MAX_RANDOM_BYTES = 65_536
 """Of one ``random_get``; more is EINVAL."""
 MAX_SUBSCRIPTIONS = 64
@@ -39,6 +45,7 @@ _CLOCKS = range(4)
 _CLOCK_RESOLUTION_NS = 1_000
 _CHARACTER_DEVICE = 2
 _RIGHT_READ, _RIGHT_WRITE = 1 << 1, 1 << 6
+_RIGHTS = (_RIGHT_READ, _RIGHT_WRITE, _RIGHT_WRITE, _RIGHT_READ | _RIGHT_WRITE)
 
 _IOV = struct.Struct("<II")
 _FDSTAT = struct.Struct("<BxHxxxxQQ")
@@ -75,21 +82,29 @@ def _clock_time_get(state: CallState, memory: GuestMemory, clock: int, precision
     return SUCCESS
 
 
+def _open(state: CallState, descriptor: int) -> bool:
+    return descriptor in _STREAMS or _can_ask(state, descriptor)
+
+
+def _can_ask(state: CallState, descriptor: int) -> bool:
+    return descriptor == CAPABILITIES and bool(state.declared)
+
+
 def _fd_known(state: CallState, memory: GuestMemory, descriptor: int, *ignored: int) -> int:
     """fd_close and fd_fdstat_set_flags: the streams stay as they are."""
-    return SUCCESS if descriptor in _STREAMS else EBADF
+    return SUCCESS if _open(state, descriptor) else EBADF
 
 
 def _fd_fdstat_get(state: CallState, memory: GuestMemory, descriptor: int, pointer: int) -> int:
-    if descriptor not in _STREAMS:
+    if not _open(state, descriptor):
         return EBADF
-    rights = _RIGHT_WRITE if descriptor in _LEVELS else _RIGHT_READ
+    rights = _RIGHTS[descriptor]
     memory.write(pointer, _FDSTAT.pack(_CHARACTER_DEVICE, 0, rights, 0))
     return SUCCESS
 
 
 def _fd_filestat_get(state: CallState, memory: GuestMemory, descriptor: int, pointer: int) -> int:
-    if descriptor not in _STREAMS:
+    if not _open(state, descriptor):
         return EBADF
     memory.write(pointer, _FILESTAT.pack(0, 0, _CHARACTER_DEVICE, 1, 0, 0, 0, 0))
     return SUCCESS
@@ -101,24 +116,38 @@ def _no_descriptor(state: CallState, memory: GuestMemory, *ignored: int) -> int:
 
 
 def _fd_read(state: CallState, memory: GuestMemory, descriptor: int, iovs: int, count: int, read: int) -> int:
-    if descriptor != 0:
+    if descriptor == 0:
+        memory.write_u32(read, 0)
+        return SUCCESS
+    if not _can_ask(state, descriptor):
         return EBADF
-    memory.write_u32(read, 0)
+    pieces = _pieces(memory, iovs, count)
+    for pointer, length in pieces:
+        _inside(memory, pointer, length)
+    reply, taken = state.reply or b"", 0
+    for pointer, length in pieces:
+        part = reply[taken : taken + length]
+        memory.write(pointer, part)
+        taken += len(part)
+    memory.write_u32(read, taken)
+    # Once all of it is taken, it is gone.
+    state.reply = reply[taken:] or None
     return SUCCESS
 
 
 def _fd_seek(state: CallState, memory: GuestMemory, descriptor: int, *ignored: int) -> int:
     """fd_seek and fd_tell: streams have no position."""
-    return ESPIPE if descriptor in _STREAMS else EBADF
+    return ESPIPE if _open(state, descriptor) else EBADF
 
 
 def _fd_write(state: CallState, memory: GuestMemory, descriptor: int, iovs: int, count: int, written: int) -> int:
     """To the log, by lines. All that was given counts as written, also what the log had no room for."""
+    if _can_ask(state, descriptor):
+        return _ask(state, memory, iovs, count, written)
     if descriptor not in _LEVELS:
         return EBADF
     level = _LEVELS[descriptor]
-    table = memory.read(iovs, _IOV.size * min(count & _MASK, MAX_IOVS))
-    pieces = list(_IOV.iter_unpack(table))
+    pieces = _pieces(memory, iovs, count)
     total = sum(length for _, length in pieces)
     if total > _MASK:
         return EINVAL
@@ -129,6 +158,26 @@ def _fd_write(state: CallState, memory: GuestMemory, descriptor: int, iovs: int,
         state.log.stream(level, memory.read(pointer, taken), dropped=length - taken)
     memory.write_u32(written, total)
     return SUCCESS
+
+
+def _ask(state: CallState, memory: GuestMemory, iovs: int, count: int, written: int) -> int:
+    """One host call. The request is this write, all of it: what it is too long for, the reply says."""
+    if not 0 <= count <= MAX_IOVS:
+        return EINVAL
+    pieces = _pieces(memory, iovs, count)
+    total = sum(length for _, length in pieces)
+    if total > _MASK:
+        return EINVAL
+    for pointer, length in pieces:
+        _inside(memory, pointer, length)
+    ask_host(state, total, lambda: b"".join(memory.read(pointer, length) for pointer, length in pieces))
+    memory.write_u32(written, total)
+    return SUCCESS
+
+
+def _pieces(memory: GuestMemory, iovs: int, count: int) -> list[tuple[int, int]]:
+    table = memory.read(iovs, _IOV.size * min(count & _MASK, MAX_IOVS))
+    return list(_IOV.iter_unpack(table))
 
 
 def _poll_oneoff(state: CallState, memory: GuestMemory, wanted: int, events: int, count: int, fired: int) -> int:
@@ -151,6 +200,7 @@ def _poll_oneoff(state: CallState, memory: GuestMemory, wanted: int, events: int
         elif kind in (_POLL_READ, _POLL_WRITE):
             open_for_it = target in _LEVELS if kind == _POLL_WRITE else target == 0
             hangup = _HANGUP if open_for_it and kind == _POLL_READ else 0
+            open_for_it = open_for_it or _can_ask(state, target)
             ready.append(_EVENT.pack(userdata, SUCCESS if open_for_it else EBADF, kind, 0, hangup))
         else:
             return EINVAL
