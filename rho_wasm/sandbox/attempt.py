@@ -10,6 +10,7 @@ from rho_wasm.errors import ToolError
 from rho_wasm.limits import Limits
 from rho_wasm.results import HandlerResult
 from rho_wasm.sandbox.crossing import as_tool_error, encode, encode_at_once, read_at_once
+from rho_wasm.sandbox.entry import sure_entry, traced
 from rho_wasm.sandbox.guest_call import GuestCall
 from rho_wasm.sandbox.module import NativeModule
 from rho_wasm.sandbox.runtime import Runtime
@@ -32,6 +33,7 @@ class Attempt:
 
     _data: bytes | None = None
     _sliced: SlicedCall | None = None
+    _keeps = False
     _answer: bytes | None = None
     _result: HandlerResult | ToolError | None = None
 
@@ -63,14 +65,24 @@ class Attempt:
         """Stops the guest within a moment; :meth:`in_thread` then ends."""
         self.call.cancel()
 
+    def keep(self) -> None:
+        """A thread goes on with it, and needs the module, whoever waits for it."""
+        self._keeps = self._module.hold()
+
+    @sure_entry
     def close(self) -> None:
-        """Lets go of a guest that was left, where no thread will go on with it."""
-        if self._sliced is not None:
-            self._sliced.close()
+        """Lets go of what is left of it, where no thread will go on with it. Idempotent."""
+        keeps, self._keeps = self._keeps, False
+        try:
+            if self._sliced is not None:
+                self._sliced.close()
+        finally:
+            if keeps:
+                self._module.release()
 
     def at_once(self) -> HandlerResult | ToolError | None:
         """What the call comes to if that takes no longer than a slice. Nothing here takes much longer."""
-        if self._runtime.way == "public" or self._module.linked.overruns >= _MAX_OVERRUNS:
+        if self._runtime.way == "public" or self._module.linked.overruns >= _MAX_OVERRUNS or traced():
             return None
         limits = self._limits
         self._data = encode_at_once(self._request, limits=limits)
@@ -107,11 +119,12 @@ class Attempt:
             return as_tool_error(error, tool=self._tool, memory_refused=self.call.memory_refused)
         finally:
             self.call.finish()
+            self.close()
 
     def _one_slice(self, data: bytes) -> bytes | None:
         """The answer's bytes; None where the call must go on, or begin again, in a thread."""
         call = self.call
-        sliced = SlicedCall(call, data)
+        self._sliced = sliced = SlicedCall(call, data)
         try:
             if sliced.first_slice():
                 return sliced.answer
@@ -121,9 +134,7 @@ class Attempt:
         finally:
             if call.guest_cpu_ms > _OVERRUN_CPU_MS:
                 self._module.linked.overruns += 1
-        if call.state.capabilities is None:
-            self._sliced = sliced
-        else:
+        if call.state.capabilities is not None:
             # Capabilities are code of the host's, which does not fit on a guest's stack.
             sliced.close()
             self._begin_again()
@@ -131,7 +142,7 @@ class Attempt:
 
     def _begin_again(self) -> None:
         """What ran had no effect outside of itself, and is forgotten; only its time counts."""
-        before = self.call
+        before, self._sliced = self.call, None
         before.state.error = None
         self.call = before.anew(self._new_state())
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from rho_wasm.results import NOTHING_LOGGED
 from rho_wasm.sandbox.abi import ALLOC, CALL, INITIALIZE
 from rho_wasm.sandbox.capi import GuestFault
+from rho_wasm.sandbox.entry import sure_entry
 from rho_wasm.sandbox.faults import CallFailed, explain, out_of_memory, stopped
 from rho_wasm.sandbox.imports import HostFunction
 from rho_wasm.sandbox.instance import GuestInstance
@@ -152,6 +153,7 @@ class GuestCall:
             self._linked, call_id, self.state.limits, self.slice_ends if self._sliced else None
         )
 
+    @sure_entry
     def _end(self) -> None:
         instance, self._instance = self._instance, None
         try:

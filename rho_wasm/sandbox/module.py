@@ -13,6 +13,8 @@ from rho_wasm.errors import Closed
 from rho_wasm.limits import Limits
 from rho_wasm.manifest import Manifest
 from rho_wasm.sandbox.abi import CALL, ENGINE_EXPORTS, EXPORT_TYPES
+from rho_wasm.sandbox.entry import sure_entry
+from rho_wasm.sandbox.sealed import SealedFile
 
 if TYPE_CHECKING:
     from rho_wasm.sandbox.instance import GuestInstance
@@ -36,10 +38,16 @@ class Linked:
     it has: what is looked up once is not looked up at each call.
     """
 
-    __slots__ = ("_engine", "_module", "address", "entry", "exports", "overruns", "owner", "pre", "preparation")
+    __slots__ = ("_module", "address", "engine", "entry", "exports", "file", "overruns", "owner", "pre", "preparation")
 
     def __init__(
-        self, module: wasmtime.Module, pre: wasmtime.InstancePre, exports: Mapping[str, int], *, owner: Any = None
+        self,
+        module: wasmtime.Module,
+        pre: wasmtime.InstancePre,
+        exports: Mapping[str, int],
+        *,
+        owner: Any = None,
+        file: SealedFile | None = None,
     ) -> None:
         self.owner = owner
         """What it was linked by, and can be run by; nothing else."""
@@ -51,7 +59,10 @@ class Linked:
         self.entry = CALL
         """The export that takes the request."""
         self.preparation: Preparation | None = None
-        self._engine: Linked | None = None
+        self.engine: Linked | None = None
+        """What it lies over, and shares its code with."""
+        self.file = file
+        """Where its code was mapped from. It is closed with it: until then other processes can map it too."""
         self.overruns = 0
         """How often it held the event loop's thread for much longer than a slice."""
 
@@ -59,7 +70,7 @@ class Linked:
         """The same code, prepared so before each call. It lives as long as this does, and is not closed by itself."""
         other = Linked.__new__(Linked)
         other.owner, other.pre, other.address, other.exports = self.owner, self.pre, self.address, self.exports
-        other._module, other._engine = self._module, self
+        other._module, other.file, other.engine = self._module, None, self
         other.entry, other.preparation, other.overruns = entry, preparation, overruns
         return other
 
@@ -68,9 +79,11 @@ class Linked:
         return bytes(self._module.serialize())
 
     def close(self) -> None:
-        if self._engine is None:
+        if self.engine is None:
             self.pre.close()
             self._module.close()
+        if self.file is not None:
+            self.file.close()
 
 
 class NativeModule:
@@ -101,20 +114,29 @@ class NativeModule:
 
     def hold(self) -> bool:
         """One more holder. False if it is gone already."""
-        with self._lock:
-            if self._holders == 0:
-                return False
-            self._holders += 1
-            return True
+        held = False
+        try:
+            with self._lock:
+                if self._holders:
+                    self._holders += 1
+                    held = True
+        except BaseException:
+            if held:
+                self.release()
+            raise
+        return held
 
+    @sure_entry
     def release(self) -> None:
         """One holder less. Each calls it once."""
         with self._lock:
             self._holders -= 1
             if self._holders:
                 return
+        try:
             self.linked.close()
-        self._on_end(self)
+        finally:
+            self._on_end(self)
 
 
 class GuestModule:

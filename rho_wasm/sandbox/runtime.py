@@ -24,6 +24,7 @@ from rho_wasm.sandbox.abi import (
 )
 from rho_wasm.sandbox.capi import Trampolines, make_engine, raise_epoch
 from rho_wasm.sandbox.config import EngineConfig, guest_config, interpreter_config
+from rho_wasm.sandbox.entry import sure_entry
 from rho_wasm.sandbox.guest_call import MAX_TICKS, GuestCall
 from rho_wasm.sandbox.instance import GuestInstance, OwnStackInstance
 from rho_wasm.sandbox.module import Linked
@@ -89,6 +90,7 @@ class Runtime:
 
     def link(self, native: bytes | SealedFile) -> Linked:
         """Native code that this host compiled, ready to be instantiated: its bytes, or a file that nobody can change.
+        The file is then the answer's to close.
 
         It is run as it is: ``native`` comes from the compiling child or from the verified cache, never from
         elsewhere. Raises ValueError if wasmtime does not take it (another version, other settings or another CPU),
@@ -102,7 +104,8 @@ class Runtime:
         except wasmtime.WasmtimeError:
             raise ValueError("native code of another wasmtime, configuration or processor") from None
         places = _checked_exports(module, interpreter=self._interpreters)
-        return Linked(module, self._linker.instantiate_pre(module), places, owner=self)
+        file = native if isinstance(native, SealedFile) else None
+        return Linked(module, self._linker.instantiate_pre(module), places, owner=self, file=file)
 
     def instance(self, linked: Linked, call_id: int, limits: Limits, slice_ends: float | None) -> GuestInstance:
         """A store for one call. ``slice_ends`` is None for one on its thread's own stack."""
@@ -126,6 +129,7 @@ class Runtime:
         self._calls[call_id] = call
         return call_id
 
+    @sure_entry
     def leave(self, call_id: int) -> None:
         """What was entered is over."""
         del self._calls[call_id]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from time import monotonic
-from typing import Any, Literal, Protocol, Self, TypeVar
+from typing import Any, Literal, Self
 
 import anyio
 import anyio.lowlevel
@@ -16,12 +15,13 @@ import anyio.to_thread
 from rho_wasm import envelope
 from rho_wasm.calls import CallMeter
 from rho_wasm.errors import BuildError, Closed, ToolError
-from rho_wasm.host_threads import HostThreads, NoThread
+from rho_wasm.host_threads import HostThreads
 from rho_wasm.limits import HostLimits, Limits
 from rho_wasm.results import HandlerResult
 from rho_wasm.sandbox.attempt import Attempt
 from rho_wasm.sandbox.cache import CacheStatistics, NativeCache
 from rho_wasm.sandbox.crowds import Crowds
+from rho_wasm.sandbox.errands import Errands
 from rho_wasm.sandbox.guest_call import SLICE_S
 from rho_wasm.sandbox.images import EngineBinary, EngineFinder, LoadedSource
 from rho_wasm.sandbox.loader import Loader
@@ -67,17 +67,6 @@ class SandboxStatistics:
     """None where there is no cache."""
 
 
-_R = TypeVar("_R", covariant=True)
-
-
-class _InThread(Protocol[_R]):
-    def in_thread(self) -> _R: ...
-
-    def cancel(self) -> None: ...
-
-    def close(self) -> None: ...
-
-
 class Sandbox:
     """Runs guests of one engine configuration. An async context manager; one event loop uses it at a time.
 
@@ -117,7 +106,7 @@ class Sandbox:
         self._slots = Slots(_with_workers(limits, workers) if workers else limits)
         self._crowds = Crowds()
         self._threads = HostThreads(max_abandoned=2 * limits.max_concurrent_calls)
-        self._running: dict[_InThread[object], threading.Event] = {}
+        self._errands = Errands(self._threads, most=limits.max_concurrent_calls)
         self._calls = 0
         self._held_s = 0.0
         """How long calls held the event loop's thread since it was last given back."""
@@ -150,14 +139,16 @@ class Sandbox:
         bounds = limits or self.limits.loading()
         load = SourceLoad(loaded, request, limits=bounds, image_bytes=self.limits.image_bytes)
         try:
-            if not self._slots.take_now(loaded.name, bounds.memory_bytes):
-                await self._slots.take(loaded.name, bounds.memory_bytes)
+            taken = self._slots.take_now(loaded.name, bounds.memory_bytes)
             try:
+                if not taken:
+                    taken = await self._slots.take(loaded.name, bounds.memory_bytes)
                 if self._closed:
                     raise Closed("the sandbox")
-                result: LoadedSource | ToolError | BuildError = await self._in_thread(load)
+                result: LoadedSource | ToolError | BuildError = await self._errands.run(load)
             finally:
-                self._slots.give_back(loaded.name, bounds.memory_bytes)
+                if taken:
+                    self._slots.give_back(loaded.name, bounds.memory_bytes)
         except Overloaded as full:
             raise ToolError(
                 "overloaded", tool=loaded.name, detail=full.detail, limit=full.limit, value=full.value
@@ -205,10 +196,11 @@ class Sandbox:
             if tool not in native.tools:
                 raise ToolError("not_found", tool=label, detail="the module has no tool of this name")
             memory_bytes = limits.memory_bytes
-            if not self._slots.take_now(label, memory_bytes):
-                with meter.clock.paused():
-                    await self._slots.take(label, memory_bytes)
+            taken = self._slots.take_now(label, memory_bytes)
             try:
+                if not taken:
+                    with meter.clock.paused():
+                        taken = await self._slots.take(label, memory_bytes)
                 result = await self._in_slot(
                     native,
                     envelope.request(tool, dict(arguments), context=context),
@@ -219,7 +211,8 @@ class Sandbox:
                     capabilities=capabilities if native.declared else None,
                 )
             finally:
-                self._slots.give_back(label, memory_bytes)
+                if taken:
+                    self._slots.give_back(label, memory_bytes)
         except Overloaded as full:
             raise ToolError("overloaded", tool=label, detail=full.detail, limit=full.limit, value=full.value) from None
         finally:
@@ -257,9 +250,7 @@ class Sandbox:
             return
         self._closed = True
         with anyio.CancelScope(shield=True):
-            for attempt, ended in tuple(self._running.items()):
-                attempt.cancel()
-                await self._threads.until(ended)
+            await self._errands.stop()
             if self._pool is not None:
                 await self._pool.aclose()
             await anyio.to_thread.run_sync(self._loader.interpreters.close)
@@ -292,7 +283,6 @@ class Sandbox:
             raise Closed("the sandbox")
         self._calls += 1
         deadline_ms = min(limits.deadline_ms, meter.clock.remaining_ms())
-        stay = self._crowds.enter(native.sha256)
         run: Attempt | WorkerCall
         if self._pool is None:
             run = Attempt(
@@ -315,14 +305,23 @@ class Sandbox:
                 deadline_ms=deadline_ms,
                 capabilities=capabilities,
             )
+        stay = self._crowds.enter(native.sha256)
         try:
             if isinstance(run, WorkerCall):
                 return await run.run()
             # In this process: at once if that takes no longer than a slice, else in a thread.
-            began = monotonic()
-            result = run.at_once()
-            self._held_s += monotonic() - began
-            return await self._in_thread(run) if result is None else result
+            try:
+                began = monotonic()
+                result = run.at_once()
+                self._held_s += monotonic() - began
+                if result is not None:
+                    return result
+                run.keep()
+            except BaseException:
+                run.close()
+                raise
+            self._held_s = 0.0
+            return await self._errands.run(run)
         finally:
             meter.at_once = stay.leave()
             used = run.used
@@ -330,28 +329,6 @@ class Sandbox:
             meter.guest_ms = used.guest_ms
             meter.guest_cpu_ms = used.guest_cpu_ms
             meter.log = used.log
-
-    async def _in_thread(self, attempt: _InThread[_R]) -> _R:
-        self._running[attempt] = ended = threading.Event()
-        try:
-            outcome = await self._threads.run(_work, attempt, ended)
-        except NoThread:
-            attempt.close()
-            raise Overloaded(
-                "no thread could be started", limit="max_concurrent_calls", value=self.limits.max_concurrent_calls
-            ) from None
-        except BaseException:
-            # The guest is told to stop, and asked every few milliseconds whether it was. Nobody leaves before it.
-            attempt.cancel()
-            await self._threads.until(ended)
-            raise
-        finally:
-            self._held_s = 0.0
-            del self._running[attempt]
-        if outcome.error is not None:
-            raise outcome.error
-        result: _R = outcome.value
-        return result
 
 
 def _with_workers(limits: HostLimits, workers: int) -> HostLimits:
@@ -363,10 +340,3 @@ def _pool(workers: int, runtime: Runtime, limits: HostLimits, way: Way, ticker: 
     signals = bool(runtime.config["signals_based_traps"])
     job = Job(limits=_with_workers(limits, 1), way=way, ticker=ticker, signals_based_traps=signals)
     return WorkerPool(workers, job=job)
-
-
-def _work(attempt: _InThread[_R], ended: threading.Event) -> _R:
-    try:
-        return attempt.in_thread()
-    finally:
-        ended.set()

@@ -6,6 +6,7 @@ import enum
 import threading
 import time
 
+from rho_wasm.sandbox.entry import sure_entry
 from rho_wasm.sandbox.guest_call import SLICE_S, GuestCall
 
 __all__ = ["SlicedCall", "State"]
@@ -60,31 +61,37 @@ class SlicedCall:
         assert done, "in a thread a guest is never left"
         return self.answer
 
+    @sure_entry
     def close(self) -> None:
         """Lets go of what is left of the guest, its future and then its store. Idempotent, but never while it runs."""
-        self._enter(State.CLOSED)
+        with self._lock:
+            if self._state is State.POLLING:
+                raise self._wrong(State.CLOSED)
+            self._state = State.CLOSED
         self._call.abandon()
 
     def _advance(self) -> bool:
-        self._enter(State.POLLING)
-        call, after = self._call, State.DONE
+        call, after, mine = self._call, State.DONE, False
         cpu_began = time.thread_time()
         try:
+            with self._lock:
+                if self._state is not State.READY:
+                    raise self._wrong(State.POLLING)
+                self._state = State.POLLING
+                mine = True
             if not call.go_on():
                 after = State.READY
                 return False
             self.answer = call.answer
             return True
         finally:
-            if after is State.DONE and call.guest_ms <= _SLICE_MS:
-                # It was no more than that, and asking how much takes longer than many a guest runs.
-                call.guest_cpu_ms = call.guest_ms
-            else:
-                call.guest_cpu_ms += (time.thread_time() - cpu_began) * 1000
-            self._state = after
+            if mine:
+                self._state = after
+                if after is State.DONE and call.guest_ms <= _SLICE_MS:
+                    # It was no more than that, and asking how much takes longer than many a guest runs.
+                    call.guest_cpu_ms = call.guest_ms
+                else:
+                    call.guest_cpu_ms += (time.thread_time() - cpu_began) * 1000
 
-    def _enter(self, wanted: State) -> None:
-        with self._lock:
-            if self._state is State.POLLING or (wanted is State.POLLING and self._state is not State.READY):
-                raise RuntimeError(f"a call that is {self._state.value} cannot become {wanted.value}")
-            self._state = wanted
+    def _wrong(self, wanted: State) -> RuntimeError:
+        return RuntimeError(f"a call that is {self._state.value} cannot become {wanted.value}")

@@ -1,0 +1,90 @@
+"""Work that goes on in a thread, and is over before whoever waits for it leaves."""
+
+from __future__ import annotations
+
+import threading
+from typing import Protocol, TypeVar
+
+from rho_wasm.host_threads import HostThreads, NoThread
+from rho_wasm.sandbox.entry import sure_entry
+from rho_wasm.sandbox.slots import Overloaded
+
+__all__ = ["Errand", "Errands"]
+
+_R = TypeVar("_R", covariant=True)
+
+
+class Errand(Protocol[_R]):
+    """What is done in a thread."""
+
+    def in_thread(self) -> _R:
+        """All of it, its own end included."""
+
+    def cancel(self) -> None:
+        """Ends it within a moment. From any thread."""
+
+    def close(self) -> None:
+        """No thread will do it."""
+
+
+class _Turn:
+    """Who came first: the thread that does it, or the one that gives it up."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.over = threading.Event()
+
+    def taken(self) -> bool:
+        """True for the first who asks."""
+        return self._lock.acquire(blocking=False)
+
+
+class Errands:
+    """Those of one sandbox, which has ``most`` at once. Used from one event loop at a time."""
+
+    def __init__(self, threads: HostThreads, *, most: int) -> None:
+        self._threads = threads
+        self._most = most
+        self._running: dict[Errand[object], _Turn] = {}
+
+    @sure_entry
+    async def run(self, errand: Errand[_R]) -> _R:
+        """What it comes to. Raises what it raises, and :class:`Overloaded`. From here on it is not the caller's.
+
+        Whoever is cancelled or interrupted tells it to stop, and leaves once it has, or where it never began.
+        """
+        turn = None
+        try:
+            self._running[errand] = turn = _Turn()
+            outcome = await self._threads.run(_do, errand, turn)
+        except BaseException as error:
+            if turn is None or turn.taken():
+                errand.close()
+            else:
+                errand.cancel()
+                await self._threads.until(turn.over)
+            if isinstance(error, NoThread):
+                full = "no thread could be started"
+                raise Overloaded(full, limit="max_concurrent_calls", value=self._most) from None
+            raise
+        finally:
+            self._running.pop(errand, None)
+        if outcome.error is not None:
+            raise outcome.error
+        result: _R = outcome.value
+        return result
+
+    async def stop(self) -> None:
+        """Tells all to stop, and waits until they have."""
+        for errand, turn in tuple(self._running.items()):
+            errand.cancel()
+            await self._threads.until(turn.over)
+
+
+def _do(errand: Errand[_R], turn: _Turn) -> _R | None:
+    if not turn.taken():
+        return None  # Nobody waits for it any more.
+    try:
+        return errand.in_thread()
+    finally:
+        turn.over.set()
