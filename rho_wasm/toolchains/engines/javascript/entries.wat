@@ -2,7 +2,7 @@
 
   (func (export "rho:boot")
     (param $prelude i32) (param $length i32) (param $module_name i32) (param $global_name i32)
-    (param $native i32) (param $stack_bytes i32) (param $stack_low i32) (param $stack_high i32)
+    (param $native i32) (param $stack_limit i32) (param $stack_low i32) (param $stack_high i32)
     (local $functions i64)
     (local $global i64)
     (local $which i32)
@@ -10,7 +10,8 @@
     (global.set $stack_high (local.get $stack_high))
     (global.set $scratch (call $malloc (i32.const 32)))
     (global.set $runtime (call $new_runtime))
-    (call $set_max_stack_size (global.get $runtime) (local.get $stack_bytes))
+    ;; Built for WASI, the reactor checks the stack against a limit that its API always sets to 0: the field is set here.
+    (i32.store offset=128 (global.get $runtime) (local.get $stack_limit))
     (global.set $context (call $new_context (global.get $runtime)))
     (local.set $functions (call $new_array (global.get $context)))
     (loop $more
@@ -40,7 +41,6 @@
 
   (func (export "rho_load") (param $request i32) (param $length i32) (result i64)
     (local $answer i64)
-    (call $update_stack_top (global.get $runtime))
     (local.set $answer (call $decode_all (local.get $request) (local.get $length)))
     (memory.fill (local.get $request) (i32.const 0) (local.get $length))
     (call $free (local.get $request))
@@ -48,7 +48,6 @@
       (then (local.set $answer (call $call_one (global.get $on_load) (local.get $answer)))))
     (global.set $module (i32.const 0))
     (global.set $random (i64.const 0))
-    (call $run_gc (global.get $runtime))
     (call $set_gc_threshold (global.get $runtime) (i32.const 0x100_0000))
     (if (call $is_exception (local.get $answer))
       (then (local.set $answer (global.get $last_load)))
@@ -68,7 +67,6 @@
     (local $answer i64)
     (local $state i32)
     (local $code i32)
-    (call $update_stack_top (global.get $runtime))
     (local.set $answer (call $decode_all (local.get $request) (local.get $length)))
     (if (call $is_exception (local.get $answer)) (then (return (call $raised))))
     (local.set $answer (call $call_one (global.get $on_call) (local.get $answer)))

@@ -1,4 +1,4 @@
-// One call of a tool, and what this module hands to the glue. The last part of module "rho".
+// One call of a tool, and what this module hands to the glue.
 
 /** The tools of the file that was loaded, by name. */
 const tools = { __proto__: null };
