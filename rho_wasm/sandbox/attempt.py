@@ -56,11 +56,6 @@ class Attempt:
         self._capabilities = capabilities
         self.call = GuestCall(runtime, module.linked, self._new_state(), deadline_ms=deadline_ms)
 
-    @property
-    def used(self) -> GuestCall:
-        """What says what the call used and left behind."""
-        return self.call
-
     def cancel(self) -> None:
         """Stops the guest within a moment; :meth:`in_thread` then ends."""
         self.call.cancel()

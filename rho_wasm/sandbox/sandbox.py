@@ -22,7 +22,8 @@ from rho_wasm.sandbox.attempt import Attempt
 from rho_wasm.sandbox.cache import CacheStatistics, NativeCache
 from rho_wasm.sandbox.crowds import Crowds
 from rho_wasm.sandbox.errands import Errands
-from rho_wasm.sandbox.guest_call import SLICE_S
+from rho_wasm.sandbox.frames import Ended
+from rho_wasm.sandbox.guest_call import SLICE_S, GuestCall
 from rho_wasm.sandbox.images import EngineBinary, EngineFinder, LoadedSource
 from rho_wasm.sandbox.loader import Loader
 from rho_wasm.sandbox.loading import SourceLoad
@@ -282,20 +283,11 @@ class Sandbox:
         if self._closed:
             raise Closed("the sandbox")
         self._calls += 1
-        deadline_ms = min(limits.deadline_ms, meter.clock.remaining_ms())
-        run: Attempt | WorkerCall
-        if self._pool is None:
-            run = Attempt(
-                native.linked.owner,
-                native,
-                request,
-                tool=tool,
-                limits=limits,
-                deadline_ms=deadline_ms,
-                capabilities=capabilities,
-            )
-        else:
-            run = WorkerCall(
+        deadline_ms = meter.clock.remaining_ms()
+        if limits.deadline_ms < deadline_ms:
+            deadline_ms = limits.deadline_ms
+        if self._pool is not None:
+            work = WorkerCall(
                 self._pool,
                 self._threads,
                 native,
@@ -305,17 +297,31 @@ class Sandbox:
                 deadline_ms=deadline_ms,
                 capabilities=capabilities,
             )
-        stay = self._crowds.enter(native.sha256)
+            stay = self._crowds.enter(native.sha256)
+            try:
+                return await work.run()
+            finally:
+                meter.at_once = stay.leave()
+                _measured(meter, work.used)
+        run = Attempt(
+            native.linked.owner,
+            native,
+            request,
+            tool=tool,
+            limits=limits,
+            deadline_ms=deadline_ms,
+            capabilities=capabilities,
+        )
+        # In this process: at once if that takes no longer than a slice, else in a thread.
+        met = self._crowds.meet(native.sha256)
         try:
-            if isinstance(run, WorkerCall):
-                return await run.run()
-            # In this process: at once if that takes no longer than a slice, else in a thread.
             try:
                 began = monotonic()
                 result = run.at_once()
                 self._held_s += monotonic() - began
                 if result is not None:
                     return result
+                met = met or self._crowds.enter(native.sha256)
                 run.keep()
             except BaseException:
                 run.close()
@@ -323,12 +329,16 @@ class Sandbox:
             self._held_s = 0.0
             return await self._errands.run(run)
         finally:
-            meter.at_once = stay.leave()
-            used = run.used
-            meter.fuel_used = used.fuel_used
-            meter.guest_ms = used.guest_ms
-            meter.guest_cpu_ms = used.guest_cpu_ms
-            meter.log = used.log
+            if met is not None:
+                meter.at_once = met.leave()
+            _measured(meter, run.call)
+
+
+def _measured(meter: CallMeter, used: GuestCall | Ended) -> None:
+    meter.fuel_used = used.fuel_used
+    meter.guest_ms = used.guest_ms
+    meter.guest_cpu_ms = used.guest_cpu_ms
+    meter.log = used.log
 
 
 def _with_workers(limits: HostLimits, workers: int) -> HostLimits:
