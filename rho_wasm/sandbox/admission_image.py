@@ -44,7 +44,9 @@ class AdmittedImage:
 def is_image(wasm: bytes) -> bool:
     """Whether ``wasm`` means to be an image: it imports from ``rho_engine``, or has a memory to fill and no code."""
     try:
-        found = {section.id: section for section in sections(wasm)}
+        found: dict[int, Section] = {}
+        for section in sections(wasm):
+            found.setdefault(section.id, section)
         if IMPORT not in found:
             return False
         reader = found[IMPORT].reader(wasm)

@@ -114,7 +114,9 @@ class Interpreters:
         with self._lock:
             self._closed = True
             runtime, self._runtime = self._runtime, None
-            self._loaded.clear()
+            engines, self._loaded = self._loaded, {}
+        for engine in engines.values():
+            engine.linked.close()
         if runtime is not None:
             runtime.close()
 
@@ -171,17 +173,14 @@ class Interpreters:
         if found is None:
             return None
         try:
-            return runtime.link(found)
+            return _linked(runtime, found)
         except ValueError:
             self._cache.discard(key)
             return None
-        finally:
-            if isinstance(found, SealedFile):
-                found.close()
 
     def _linked(self, runtime: Runtime, key: str, compiled: bytes) -> Linked:
         try:
-            linked = _link_mapped(runtime, compiled)
+            linked = _linked(runtime, _sealed(compiled))
         except ValueError as error:
             raise ModuleRejected("compile_failed", str(error)) from None
         if self._cache is not None:
@@ -189,12 +188,17 @@ class Interpreters:
         return linked
 
 
-def _link_mapped(runtime: Runtime, compiled: bytes) -> Linked:
-    if not can_seal():
-        return runtime.link(compiled)
+def _sealed(compiled: bytes) -> SealedFile | bytes:
     try:
-        sealed = SealedFile.of(compiled)
+        return SealedFile.of(compiled) if can_seal() else compiled
     except OSError:
-        return runtime.link(compiled)  # There is no memory for a second copy.
-    with sealed:
-        return runtime.link(sealed)
+        return compiled  # There is no memory for a second copy.
+
+
+def _linked(runtime: Runtime, native: SealedFile | bytes) -> Linked:
+    try:
+        return runtime.link(native)
+    except BaseException:
+        if isinstance(native, SealedFile):
+            native.close()
+        raise

@@ -15,18 +15,21 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NoReturn
 
 from rho_wasm import plain
 from rho_wasm.errors import CapabilityError
 from rho_wasm.limits import HostLimits, Limits
 from rho_wasm.sandbox import confine
+from rho_wasm.sandbox.admission_image import admit_image
 from rho_wasm.sandbox.faults import CallFailed
 from rho_wasm.sandbox.frames import HEAD, Ended, framed, largest_of_worker
 from rho_wasm.sandbox.guest_call import GuestCall
 from rho_wasm.sandbox.module import Linked
 from rho_wasm.sandbox.runtime import Runtime
+from rho_wasm.sandbox.sealed import SealedFile
 from rho_wasm.sandbox.slices import SlicedCall
 from rho_wasm.sandbox.state import CallState, Elsewhere, GuestTrap
 from rho_wasm.untrusted import type_name
@@ -45,14 +48,13 @@ def main() -> None:
         from rho_wasm.sandbox import engines, fiber, native  # noqa: F401
     line = _Line(socket.socket(fileno=job["fd"]))
     confine.apply({"read": [], "write": []})
-    runtime = Runtime(
-        HostLimits.model_validate(job["limits"]),
-        way=job["way"],
-        ticker=job["ticker"],
-        signals_based_traps=job["signals_based_traps"],
+    limits = HostLimits.model_validate(job["limits"])
+    make_runtime = partial(
+        Runtime, limits, way=job["way"], ticker=job["ticker"], signals_based_traps=job["signals_based_traps"]
     )
+    worker = _Worker(line, limits, make_runtime)
     line.say({"ready": os.getpid()})
-    _Worker(line, runtime).serve()
+    worker.serve()
 
 
 class _Line:
@@ -83,6 +85,16 @@ class _Line:
         if not data:
             _leave()
         return True
+
+    def file(self) -> SealedFile:
+        """The file that was sent behind the last message."""
+        try:
+            _, descriptors, _, _ = socket.recv_fds(self._socket, 1, 1)
+        except OSError:
+            descriptors = []
+        if not descriptors:
+            _leave()
+        return SealedFile(descriptors[0])
 
     def _read(self, length: int) -> bytes:
         data = bytearray()
@@ -116,24 +128,40 @@ class _Module:
 
 
 class _Worker:
-    def __init__(self, line: _Line, runtime: Runtime) -> None:
+    def __init__(self, line: _Line, limits: HostLimits, make_runtime: Callable[..., Runtime]) -> None:
         self._line = line
-        self._runtime = runtime
+        self._host_limits = limits
+        self._make_runtime = make_runtime
+        self._runtime = make_runtime()
         self._modules: dict[str, _Module] = {}
+        self._interpreters: list[Linked] = []
         self._limits = Limits()
 
     def serve(self) -> NoReturn:
         while True:
             message = self._line.hear()
-            if "load" in message:
+            if "image" in message:
+                image = admit_image(message["image"], limits=self._host_limits).image
+                linked = self._interpreters[message["over"]].over(image)
+                self._modules[message["load"]] = _Module(linked, b"", frozenset(message["declared"]))
+            elif "load" in message:
                 self._modules[message["load"]] = _Module(
                     self._runtime.link(message["native"]), message["names"], frozenset(message["declared"])
                 )
+            elif "interpreter" in message:
+                self._add_interpreter(message["interpreter"])
             elif "drop" in message:
                 self._modules.pop(message["drop"]).linked.close()
             elif "call" in message:
                 self._call(message)
             # What is left is a cancellation that came after its call had ended.
+
+    def _add_interpreter(self, native: bytes | None) -> None:
+        runtime = self._interpreters[0].owner if self._interpreters else self._make_runtime(interpreters=True)
+        linked = runtime.link(self._line.file() if native is None else native)
+        if linked.file is not None:
+            linked.file.close()  # It is mapped, and goes nowhere from here.
+        self._interpreters.append(linked)
 
     def _call(self, message: dict[str, Any]) -> None:
         if "limits" in message:
@@ -150,7 +178,7 @@ class _Worker:
                 capabilities=capabilities if message["granted"] else None,
                 names=module.names,
             )
-            call = _LookedAfter(self._runtime, module.linked, state, deadline_ms=message["deadline_ms"])
+            call = _LookedAfter(module.linked.owner, module.linked, state, deadline_ms=message["deadline_ms"])
             call.line = self._line
             return call
 

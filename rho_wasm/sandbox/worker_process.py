@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,9 @@ import anyio.to_thread
 
 from rho_wasm.limits import HostLimits, Limits
 from rho_wasm.sandbox.frames import HEAD, Strange, framed
-from rho_wasm.sandbox.module import NativeModule
+from rho_wasm.sandbox.images import Image
+from rho_wasm.sandbox.module import Linked, NativeModule
+from rho_wasm.sandbox.sealed import SealedFile
 from rho_wasm.sandbox.ticker import TickerKind
 from rho_wasm.sandbox.ways import Way
 
@@ -107,6 +109,11 @@ class WorkerProcess:
         self._number = 0
         self._limits: Limits | None = None
         self._modules: OrderedDict[str, int] = OrderedDict()
+        self._engines: list[Linked] = []
+        """Those that it has. It knows each by its place here."""
+        self._files: deque[tuple[int, SealedFile]] = deque()
+        """Files that go over behind so many bytes of all that is sent, each beside one byte more."""
+        self._sent = 0
         self._ready = False
 
     @property
@@ -140,12 +147,28 @@ class WorkerProcess:
         if module.sha256 in self._modules:
             self._modules.move_to_end(module.sha256)
             return
-        frame, size = await anyio.to_thread.run_sync(_load_frame, module)
+        if (engine := module.linked.engine) is None:
+            frame, size = await anyio.to_thread.run_sync(_load_frame, module)
+        else:
+            if engine not in self._engines:
+                await self._load_engine(engine)
+            frame, size = _image_frame(module, self._engines.index(engine))
         self._modules[module.sha256] = size
         while sum(self._modules.values()) > _NATIVE_BYTES and len(self._modules) > 1:
             dropped, _ = self._modules.popitem(last=False)
             self.put({"drop": dropped})
         self._out += frame
+
+    async def _load_engine(self, engine: Linked) -> None:
+        """Puts the native code of an engine before the next module: as a file to map, where there are such files."""
+        if engine.file is None:
+            self._out += await anyio.to_thread.run_sync(
+                lambda: framed({"interpreter": engine.native()}, max_bytes=_FRAME_BYTES)
+            )
+        else:
+            self.put({"interpreter": None})
+            self._files.append((self._sent + len(self._out), engine.file))
+        self._engines.append(engine)
 
     def put_call(
         self, module: NativeModule, request: bytes, *, limits: Limits, deadline_ms: float, granted: bool
@@ -171,14 +194,22 @@ class WorkerProcess:
 
     async def flush(self) -> None:
         """Sends what was not sent yet. Raises :class:`Gone`."""
-        while self._out:
+        while self._out or self._files:
             try:
-                sent = self._socket.send(self._out)
+                if not self._files:
+                    sent = self._socket.send(self._out)
+                elif (before := self._files[0][0] - self._sent) > 0:
+                    sent = self._socket.send(self._out[:before])
+                else:
+                    socket.send_fds(self._socket, [b"\0"], [self._files[0][1].descriptor])
+                    self._files.popleft()
+                    continue
             except BlockingIOError:
                 await anyio.wait_writable(self._socket)
             except OSError:
                 raise Gone(unread=True) from None
             else:
+                self._sent += sent
                 del self._out[:sent]
 
     async def hear(self, max_bytes: int) -> bytes:
@@ -236,6 +267,13 @@ def _load_frame(module: NativeModule) -> tuple[bytes, int]:
     native = module.linked.native()
     message = {"load": module.sha256, "native": native, "names": module.names, "declared": sorted(module.declared)}
     return framed(message, max_bytes=_FRAME_BYTES), len(native)
+
+
+def _image_frame(module: NativeModule, engine: int) -> tuple[bytes, int]:
+    image = module.linked.preparation
+    assert isinstance(image, Image), "only images lie over an engine"
+    message = {"load": module.sha256, "image": image.data, "over": engine, "declared": sorted(module.declared)}
+    return framed(message, max_bytes=_FRAME_BYTES), len(image.data)
 
 
 def _environment() -> dict[str, str]:

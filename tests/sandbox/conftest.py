@@ -11,6 +11,7 @@ import pytest
 from rho_wasm.sandbox import NativeCache, Sandbox
 from rho_wasm.sandbox.ways import Way, why_not_native
 from tests.sandbox.guests import answering, called
+from tests.sandbox.toy_engine import find
 
 
 @pytest.fixture(scope="session")
@@ -30,14 +31,14 @@ def way(request: pytest.FixtureRequest) -> Way:
 @pytest.fixture
 async def here(anyio_backend: str, shared_cache: NativeCache, way: Way) -> AsyncIterator[Sandbox]:
     """A sandbox of this process's own."""
-    async with Sandbox(cache=shared_cache, way=way) as opened:
+    async with Sandbox(cache=shared_cache, way=way, engines=find) as opened:
         yield opened
 
 
 @pytest.fixture(scope="session")
 def with_workers(shared_cache: NativeCache) -> Iterator[Sandbox]:
     """One for the whole session, on whichever event loop: starting a process takes longer than most tests."""
-    sandbox = Sandbox(cache=shared_cache, workers=4)
+    sandbox = Sandbox(cache=shared_cache, workers=4, engines=find)
 
     async def until_all_serve() -> None:
         async with anyio.create_task_group() as tasks:
@@ -61,5 +62,5 @@ async def sandbox(
         return
     if request.param == "native" and (reason := why_not_native()) is not None:
         pytest.skip(reason)
-    async with Sandbox(cache=shared_cache, way=request.param) as opened:
+    async with Sandbox(cache=shared_cache, way=request.param, engines=find) as opened:
         yield opened
