@@ -6,15 +6,19 @@ import json
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from rho_wasm import Host
 from tests.benchmarks.guests import Absent
 from tests.benchmarks.jobs import Job
 from tests.benchmarks.measure import Contender, Figures, Pace, alternate
-from tests.benchmarks.peers import PEERS, Peer
+from tests.benchmarks.peers import Peer
 
 __all__ = ["Group", "compare", "resident"]
+
+J = TypeVar("J", bound=Job)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,24 +40,28 @@ class Group:
 
 async def compare(
     host: Host,
-    job: Job,
+    job: J,
     *,
     callers: int,
     pace: Pace,
-    peers: Sequence[Peer] = PEERS,
+    peers: Sequence[Peer[J]],
     without: Mapping[str, str] | None = None,
 ) -> Group:
     """Times ``peers`` on ``job`` with ``callers`` at once. ``without`` names those left out, and why."""
     contenders: dict[str, Contender] = {}
     absent = dict(without or {})
-    for peer in peers:
-        if peer.name in absent:
-            continue
-        try:
-            contenders[peer.name] = await peer.enter(host, job, callers)
-        except Absent as why:
-            absent[peer.name] = f"absent: {why}"
-    figures = await alternate(contenders, pace)
+    with ExitStack() as stack:
+        for peer in peers:
+            if peer.name in absent:
+                continue
+            try:
+                contender = await peer.enter(host, job, callers)
+            except Absent as why:
+                absent[peer.name] = f"absent: {why}"
+            else:
+                stack.callback(contender.close)
+                contenders[peer.name] = contender
+        figures = await alternate(contenders, pace)
     many = callers > 1
     name = f"{job.group}_callers_{callers}" if many else job.group
     return Group(name, f"{job.title}, {callers} callers" if many else job.title, figures, absent)

@@ -19,7 +19,7 @@ from rho_wasm.toolchains import BuildLimits
 from rho_wasm.toolchains.c import compile_c
 from tests.benchmarks.jobs import Job
 
-__all__ = ["Absent", "echo_with_tools", "extism_guest", "rho_guest", "text_guest"]
+__all__ = ["Absent", "echo_with_tools", "extism_guest", "rho_guest", "text_guest", "unbuilt"]
 
 _SOURCES = Path(__file__).parent / "guests"
 
@@ -39,7 +39,7 @@ async def rho_guest(job: Job) -> Artifact:
         try:
             _keep(kept, (await build(source, language="c", manifest=manifest, trusted=True)).wasm)
         except BuildError as error:
-            raise _unbuilt(error) from None
+            raise unbuilt(error) from None
     return Artifact.from_wasm(kept.read_bytes())
 
 
@@ -54,7 +54,7 @@ async def extism_guest(job: Job) -> bytes:
         try:
             _keep(kept, (await compile_c(source, name=job.source, limits=BuildLimits(), trusted=True)).wasm)
         except BuildError as error:
-            raise _unbuilt(error) from None
+            raise unbuilt(error) from None
     return kept.read_bytes()
 
 
@@ -96,5 +96,6 @@ def _keep(path: Path, wasm: bytes) -> None:
     part.replace(path)
 
 
-def _unbuilt(error: BuildError) -> Absent:
+def unbuilt(error: BuildError) -> Absent:
+    """What a contender is whose guest does not build here."""
     return Absent(f"its guest was not built: {error.diagnostics[0]}{f' ({error.hint})' if error.hint else ''}")

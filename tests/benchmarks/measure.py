@@ -47,12 +47,20 @@ class Contender(Protocol):
     async def block(self, count: int) -> Block:
         """``count`` calls by each caller."""
 
+    def close(self) -> None:
+        """Lets go of processes and engines of its own."""
+
 
 class SyncContender:
     """One caller a function, each in a thread of its own; one alone runs in the thread that asks."""
 
-    def __init__(self, calls: Sequence[Call]) -> None:
+    def __init__(self, calls: Sequence[Call], *, close: Callable[[], None] | None = None) -> None:
         self._calls = tuple(calls)
+        self._close = close
+
+    def close(self) -> None:
+        if self._close is not None:
+            self._close()
 
     @property
     def callers(self) -> int:
@@ -92,9 +100,14 @@ class SyncContender:
 class AsyncContender:
     """``callers`` tasks on one event loop, all with the same function."""
 
-    def __init__(self, call: AsyncCall, callers: int) -> None:
+    def __init__(self, call: AsyncCall, callers: int, *, close: Callable[[], None] | None = None) -> None:
         self._call = call
         self._callers = callers
+        self._close = close
+
+    def close(self) -> None:
+        if self._close is not None:
+            self._close()
 
     @property
     def callers(self) -> int:
@@ -193,10 +206,11 @@ async def alternate(contenders: Mapping[str, Contender], pace: Pace) -> dict[str
 
 def rss_bytes() -> int:
     """Resident memory of this process and its children now; 0 where /proc is absent."""
-    total = _resident(Path("/proc/self"))
-    for listed in Path("/proc/self/task").glob("*/children"):
-        total += sum(_resident(Path("/proc") / child) for child in _read(listed).split())
-    return total
+    return sum(_resident(Path("/proc") / process) for process in ("self", *_children()))
+
+
+def _children() -> list[str]:
+    return [child for listed in Path("/proc/self/task").glob("*/children") for child in _read(listed).split()]
 
 
 def _resident(process: Path) -> int:
@@ -212,8 +226,12 @@ def _read(path: Path) -> str:
 
 
 def descriptors() -> int:
-    """Open file descriptors of this process; 0 where /proc is absent."""
+    """Open file descriptors of this process and its children; 0 where /proc is absent."""
+    return sum(_open_files(Path("/proc") / process) for process in ("self", *_children()))
+
+
+def _open_files(process: Path) -> int:
     try:
-        return sum(1 for _ in Path("/proc/self/fd").iterdir()) - 1
+        return sum(1 for _ in (process / "fd").iterdir())
     except OSError:
         return 0

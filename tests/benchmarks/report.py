@@ -1,27 +1,58 @@
-"""What was measured, for a person, for a program, and as a picture."""
+"""What was measured, for a person and for a program."""
 
 from __future__ import annotations
 
-import importlib
 import os
 import platform
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from rho_wasm.sandbox import SandboxStatistics
+from tests.benchmarks.aims import aims
 from tests.benchmarks.compare import Group
 from tests.benchmarks.growth import Growth
-from tests.benchmarks.guests import Absent
-from tests.benchmarks.peers import OURS, PEERS
+from tests.benchmarks.peers import OURS
 from tests.benchmarks.stops import DEADLINE_MS, Blocking, Stops
 
-__all__ = ["Report", "picture", "pyplot", "table"]
+__all__ = ["Report", "Told", "table"]
 
-_LIBRARIES = ("rho-wasm", "wasmtime", "extism", "extism-sys", "cbor2", "anyio", "jsonschema-rs", "ziglang")
-_AIM_US, _AIM_EXTISM, _AIM_FLOOR = 100, 2.5, 2.0
+_LIBRARIES = (
+    "rho-wasm",
+    "wasmtime",
+    "cbor2",
+    "anyio",
+    "jsonschema-rs",
+    "ziglang",
+    "extism",
+    "extism-sys",
+    "modebox",
+    "pydantic-monty",
+    "pyeryx",
+    "quickjs-rs",
+)
+_STEADY = (
+    "over {calls:,} calls in {seconds:,.0f} s: RSS {rss_before_mib} -> {rss_after_mib} MiB, "
+    "descriptors {descriptors_before} -> {descriptors_after}"
+)
+_BUILD = "a tool of {source_bytes:,} B in {median_ms} ms (min {min_ms}, of {builds:,}), its image is {image_kib:,} KiB"
+_FIRST_CALL = (
+    "{process_ms:,.0f} ms with starting Python and ending it; open {open_ms:.0f}, call {call_ms:.1f}, "
+    "again {again_ms:.2f}"
+)
+_TOOLS = (
+    "{tools:,} ({held:,} in memory), {tool_kib:,} KiB each: RSS {rss_one_mib} MiB with one of them, "
+    "{rss_all_mib} with all; first call of each {first_calls_ms} ms, built in {build_s:,} s, staged in {stage_s:,} s"
+)
+_INSTALL = (
+    "{install_s} s (made and snapshotted {make_s}, compiled and tried {compile_s}); {engine_mib} MiB, "
+    "at most {peak_rss_mib:,.0f} MiB resident"
+)
+
+
+Told: TypeAlias = dict[str, float]
 
 
 @dataclass(slots=True)
@@ -32,7 +63,12 @@ class Report:
     growth: list[Growth] = field(default_factory=list)
     stops: list[Stops] = field(default_factory=list)
     blocking: Blocking | None = None
-    memory: dict[str, float] | None = None
+    steady: dict[str, Told | str] = field(default_factory=dict)
+    """By way of calling, and by language, as the four after it; a text says why there are no figures."""
+    builds: dict[str, Told | str] = field(default_factory=dict)
+    first_call: dict[str, Told | str] = field(default_factory=dict)
+    many_tools: dict[str, Told | str] = field(default_factory=dict)
+    installs: dict[str, Told | str] = field(default_factory=dict)
     first_answer: dict[str, float] | None = None
     start: dict[str, float] | None = None
     left_out: dict[str, str] = field(default_factory=dict)
@@ -48,7 +84,13 @@ class Report:
                 "growth": {growth.name: growth.as_json() for growth in self.growth},
                 "stops": [{"busy_threads": stops.busy, "late": stops.late} for stops in self.stops],
                 "loop_blocking": asdict(self.blocking) if self.blocking else None,
-                "memory": self.memory,
+                "steady": self.steady,
+                "languages": {
+                    "build": self.builds,
+                    "first_call": self.first_call,
+                    "tools": self.many_tools,
+                    "install": self.installs,
+                },
                 "first_answer": self.first_answer,
                 "start": self.start,
             },
@@ -95,18 +137,39 @@ def table(report: Report) -> Iterator[str]:
     yield from (f"{name}: {value}" for name, value in report.machine().items())
     yield "versions: " + ", ".join(f"{name} {number}" for name, number in versions().items())
     for group in report.groups:
-        yield ""
-        yield from _group(group)
-    yield from _aims(report.groups)
+        yield from _apart(_group(group))
+    yield from _apart(aims(report.groups, builds=report.builds, tools=report.many_tools.get("python")))
+    yield from _apart(_languages(report))
     for growth in report.growth:
-        yield ""
-        yield from _growth(growth)
+        yield from _apart(_growth(growth))
     for stops in report.stops:
-        yield ""
-        yield f"past a {DEADLINE_MS} ms deadline, {stops.busy} busy Python threads beside"
-        for guest, late in stops.late.items():
-            yield f"  {guest:28} median {late['median_ms']:8.1f} ms   most {late['max_ms']:8.1f} ms"
-    yield ""
+        yield from _apart(_stops(stops))
+    yield from _apart(_once(report))
+    yield from _apart(f"{section}: left out, {why}" for section, why in report.left_out.items())
+
+
+def _apart(lines: Iterator[str]) -> Iterator[str]:
+    """``lines`` after an empty one; nothing for none."""
+    for number, line in enumerate(lines):
+        if number == 0:
+            yield ""
+        yield line
+
+
+def _languages(report: Report) -> Iterator[str]:
+    yield from _lines("tool built", report.builds, _BUILD)
+    yield from _lines("first call of a new process", report.first_call, _FIRST_CALL)
+    yield from _lines("many tools", report.many_tools, _TOOLS)
+    yield from _lines("engine made in an empty folder", report.installs, _INSTALL)
+
+
+def _stops(stops: Stops) -> Iterator[str]:
+    yield f"past a {DEADLINE_MS} ms deadline, {stops.busy} busy Python threads beside"
+    for guest, late in stops.late.items():
+        yield f"  {guest:28} median {late['median_ms']:8.1f} ms   most {late['max_ms']:8.1f} ms"
+
+
+def _once(report: Report) -> Iterator[str]:
     if (gaps := report.blocking) is not None:
         yield (
             f"longest gap of a 1 ms ticker on the event loop: {gaps.spinning_ms:.1f} ms while 4 guests spin "
@@ -114,23 +177,18 @@ def table(report: Report) -> Iterator[str]:
         )
     if (first := report.first_answer) is not None:
         yield "activate to first answer: first {first_ms:.1f} ms, median {median_ms:.1f} ms".format(**first)
-    if (memory := report.memory) is not None:
-        yield (
-            "over {calls:,} calls: RSS {rss_before_mib} -> {rss_after_mib} MiB, "
-            "descriptors {descriptors_before} -> {descriptors_after}".format(**memory)
-        )
+    yield from _lines("steady", report.steady, _STEADY)
     if (start := report.start) is not None:
         yield (
             "start of a host with {tools:,} cached tools: {start_ms:.0f} ms (open {open_ms:.0f}, snapshot "
             "{snapshot_ms:.1f}, first answer {first_answer_ms:.1f}); compiled again: {compiled}".format(**start)
         )
-    yield from (f"{section}: left out, {why}" for section, why in report.left_out.items())
 
 
 def _group(group: Group) -> Iterator[str]:
     yield f"{group.title:36} {'min':>11} {'median':>11} {'p99':>11} {'calls/s':>11} {'RSS':>7} {'median/ours':>12}"
     ours = group.figures.get(OURS)
-    names = dict.fromkeys((*group.figures, *(peer.name for peer in PEERS)))
+    names = dict.fromkeys((*group.figures, *group.absent))
     for name in names:
         if (why := group.absent.get(name)) is not None:
             yield f"  {name:34} {why}"
@@ -143,24 +201,9 @@ def _group(group: Group) -> Iterator[str]:
         yield f"  {name + once:34} {times} {figures.calls_per_s:11,.1f} {rss:>7} {ratio:>12}"
 
 
-def _aims(groups: Sequence[Group]) -> Iterator[str]:
-    echo = next((group for group in groups if group.name == "echo_1k"), None)
-    ours = echo.figures.get(OURS) if echo is not None else None
-    if echo is None or ours is None:
-        return
-    median = ours.median_us
-    yield ""
-    yield f"aim: a whole call under {_AIM_US} us: {median:.1f} us, {_verdict(median < _AIM_US)}"
-    if (extism := echo.figures.get("extism")) is not None:
-        ratio = extism.median_us / median
-        yield f"aim: {_AIM_EXTISM} times as fast as Extism fresh: {ratio:.2f}, {_verdict(ratio >= _AIM_EXTISM)}"
-    if (floor := echo.figures.get("wasmtime_c_api")) is not None:
-        ratio = median / floor.median_us
-        yield f"aim: at most {_AIM_FLOOR} times the floor of the C API: {ratio:.2f}, {_verdict(ratio <= _AIM_FLOOR)}"
-
-
-def _verdict(reached: bool) -> str:
-    return "reached" if reached else "NOT reached"
+def _lines(title: str, figures: Mapping[str, Told | str], text: str) -> Iterator[str]:
+    for name, told in figures.items():
+        yield f"{title}, {name}: {told if isinstance(told, str) else text.format(**told)}"
 
 
 def _growth(growth: Growth) -> Iterator[str]:
@@ -169,44 +212,3 @@ def _growth(growth: Growth) -> Iterator[str]:
         times = " ".join(f"{point[name]:9,.1f}us" for name in ("min_us", "median_us", "p99_us"))
         more = "".join(f"   {name} {point[name]:,}" for name in ("snapshot_us", "switch_ms") if name in point)
         yield f"  {f'{at:,} {growth.unit}':34} {times} {point['calls_per_s']:11,.1f}{more}"
-
-
-def pyplot() -> Any:
-    """matplotlib without a display. Raises :class:`Absent` where it is not installed."""
-    try:
-        importlib.import_module("matplotlib").use("Agg")
-        return importlib.import_module("matplotlib.pyplot")
-    except ImportError:
-        raise Absent("matplotlib is not installed: pip install 'rho-wasm[bench]'") from None
-
-
-def picture(report: Report, path: Path) -> None:
-    """Medians of every group, and how the cost grows, on logarithmic scales. The suffix says the format."""
-    plot = pyplot()
-    panels = len(report.groups) + len(report.growth)
-    if panels == 0:
-        raise Absent("this run has nothing that a picture could show")
-    columns = min(panels, 4)
-    rows = -(-panels // columns)
-    drawn, axes = plot.subplots(rows, columns, figsize=(4.5 * columns, 3.6 * rows), squeeze=False)
-    places = iter(axes.flat)
-    for group in report.groups:
-        names = list(reversed(group.figures))
-        colours = ["tab:red" if name == OURS else "tab:gray" for name in names]
-        place = next(places)
-        medians = [group.figures[name].median_us for name in names]
-        place.bar_label(place.barh(names, medians, color=colours), fmt="{:,.1f}", padding=2, fontsize=7)
-        # A bar has no true start on such a scale; far from the shortest it exaggerates no difference.
-        place.set(title=group.title, xlabel="median, us", xscale="log", xlim=(min(medians) / 10, max(medians) * 10))
-    for growth in report.growth:
-        place = next(places)
-        medians = [point["median_us"] for point in growth.points.values()]
-        place.plot(list(growth.points), medians, "o-", color="tab:red")
-        place.set(title=growth.name, xlabel=growth.unit, ylabel="median, us", xscale="log", yscale="log")
-        place.set_ylim(min(medians) / 10, max(medians) * 10)
-    for place in places:
-        place.axis("off")
-    drawn.suptitle(", ".join(f"{name}: {value}" for name, value in report.machine().items()), fontsize=8)
-    drawn.tight_layout()
-    drawn.savefig(path)
-    plot.close(drawn)

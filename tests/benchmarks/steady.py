@@ -5,28 +5,44 @@ from __future__ import annotations
 import gc
 import tempfile
 import time
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 from rho_wasm import Artifact, Host, ToolCall
 from rho_wasm.resources import fixture
-from tests.benchmarks.guests import echo_with_tools
+from rho_wasm.sandbox.ways import Way, why_not_native
+from tests.benchmarks.guests import Absent, echo_with_tools
 from tests.benchmarks.jobs import ECHO
+from tests.benchmarks.language_jobs import LANGUAGES, language_job
 from tests.benchmarks.measure import descriptors, rss_bytes
-from tests.benchmarks.peers.ours import ours
+from tests.benchmarks.peers.ours import ours, ours_in_a_language
 
-__all__ = ["first_answer", "many_calls", "warm_start"]
+__all__ = ["WATCHED", "first_answer", "many_calls", "warm_start"]
+
+WATCHED = ("native", "public", "process", *LANGUAGES)
+"""What :func:`many_calls` watches: ways of calling a guest, and languages."""
 
 
-async def many_calls(count: int) -> dict[str, float]:
-    """MiB and file descriptors before and after ``count`` calls; after 1,000 that do not count, caches are full."""
-    async with Host.open(":memory:") as host:
-        contender = await ours(host, ECHO, 1)
+async def many_calls(what: str, calls: str) -> dict[str, float]:
+    """MiB and file descriptors, its children's too, before and after so many calls.
+
+    ``what`` is a way of calling the echo guest (``native``, ``public``, ``process``), or the language of a tool that is
+    called on the way in use. Some calls before do not count: by then caches are full.
+    Raises :class:`Absent` for a way that cannot be had, and for a language whose engine is not here.
+    """
+    count = int(calls)
+    async with _host(what) as host:
+        language = next((known for known in LANGUAGES if known == what), None)
+        if language is None:
+            contender = await ours(host, ECHO, 1)
+        else:
+            contender = await ours_in_a_language(host, language_job("tiny", language), 1)
         await contender.block(min(count, 1_000))
         gc.collect()
         before, files_before = rss_bytes(), descriptors()
         began = time.perf_counter()
-        for _ in range(0, count, 1_000):
-            await contender.block(1_000)
+        for start in range(0, count, 1_000):
+            await contender.block(min(1_000, count - start))
         seconds = time.perf_counter() - began
         gc.collect()
         return {
@@ -37,6 +53,13 @@ async def many_calls(count: int) -> dict[str, float]:
             "descriptors_before": files_before,
             "descriptors_after": descriptors(),
         }
+
+
+def _host(what: str) -> AbstractAsyncContextManager[Host]:
+    if what == "native" and (why := why_not_native()) is not None:
+        raise Absent(why)
+    way: Way | None = "native" if what == "native" else "public" if what == "public" else None
+    return Host.open(":memory:", workers=2 if what == "process" else 0, way=way)
 
 
 async def first_answer(repeats: int) -> dict[str, float]:

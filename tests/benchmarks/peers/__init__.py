@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.benchmarks.jobs import Job
 from tests.benchmarks.peers.c_api import c_api
 from tests.benchmarks.peers.extism import extism
 from tests.benchmarks.peers.ours import ours
@@ -11,7 +12,7 @@ from tests.benchmarks.peers.wasmtime_py import wasmtime_py
 
 __all__ = ["OURS", "PEERS", "Peer"]
 
-PEERS: tuple[Peer, ...] = (
+PEERS: tuple[Peer[Job], ...] = (
     Peer(OURS, "registry, schema, gate, runner, fresh sandbox, CBOR both ways, result", ours),
     Peer("extism", "a fresh Plugin of a CompiledPlugin, with a timeout and a memory limit", extism(fresh=True)),
     Peer("extism_reused", "one Plugin for all calls", extism(fresh=False)),

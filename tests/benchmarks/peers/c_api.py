@@ -172,7 +172,7 @@ def _address(pointer: Any) -> int:
     return int(ctypes.cast(pointer, _P).value or 0)
 
 
-def c_api(*, fresh: bool) -> Enter:
+def c_api(*, fresh: bool) -> Enter[Job]:
     async def enter(host: Host | None, job: Job, callers: int) -> SyncContender:
         library = _Library()
         prepared = _Prepared(library, (await rho_guest(job)).wasm)

@@ -5,8 +5,6 @@ Its guest gets raw text, which is less than CBOR: where that matters it is in Ex
 
 from __future__ import annotations
 
-import contextlib
-import faulthandler
 import importlib
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +16,7 @@ from tests.benchmarks.measure import SyncContender
 from tests.benchmarks.peers.peer import Enter
 from tests.benchmarks.peers.wire import MEMORY_BYTES
 
-__all__ = ["extism", "settle_signals"]
+__all__ = ["extism", "settle"]
 
 
 def _library() -> Any:
@@ -29,17 +27,10 @@ def _library() -> Any:
         raise Absent("extism is not installed: pip install 'rho-wasm[bench]'") from None
 
 
-def settle_signals() -> None:
-    """Call it before a host is opened where both are to run.
-
-    Extism carries a wasmtime of its own, which takes over SIGSEGV with its first engine. Ours refuses to run guests
-    once its handler was replaced, so Extism's has to be there first; each hands on what is not its own.
-    """
-    if not faulthandler.is_enabled():
-        faulthandler.enable()
-    with contextlib.suppress(Absent):
-        library = _library()
-        library.Plugin(library.CompiledPlugin(b"\0asm\x01\0\0\0"))
+def settle() -> None:
+    """Makes it take over the signals that its engine takes over. Raises :class:`Absent`."""
+    library = _library()
+    library.Plugin(library.CompiledPlugin(b"\0asm\x01\0\0\0"))
 
 
 def _caller(library: Any, compiled: Any, job: Job, *, fresh: bool) -> Callable[[], object]:
@@ -56,7 +47,7 @@ def _caller(library: Any, compiled: Any, job: Job, *, fresh: bool) -> Callable[[
     return anew if fresh else again
 
 
-def extism(*, fresh: bool) -> Enter:
+def extism(*, fresh: bool) -> Enter[Job]:
     async def enter(host: Host | None, job: Job, callers: int) -> SyncContender:
         library = _library()
         wasm = await extism_guest(job)

@@ -2,20 +2,41 @@
 
 from __future__ import annotations
 
-from rho_wasm import Host, ToolCall
-from tests.benchmarks.guests import rho_guest
+from rho_wasm import Artifact, BuildError, Host, ToolCall, build
+from tests.benchmarks.guests import rho_guest, unbuilt
 from tests.benchmarks.jobs import Job
+from tests.benchmarks.language_jobs import LanguageJob, tool_source
 from tests.benchmarks.measure import AsyncContender
 from tests.benchmarks.peers.peer import Peer
 
-__all__ = ["ours", "with_workers"]
+__all__ = ["ours", "ours_in_a_language", "with_workers"]
 
 
 async def ours(host: Host | None, job: Job, callers: int) -> AsyncContender:
     assert host is not None
     if host.registry.lookup(job.tool) is None:
-        candidate = await host.source.stage(add=[await rho_guest(job)], author="benchmark")
-        await host.source.activate(candidate)
+        await _offer(host, await rho_guest(job))
+    return await _contender(host, job, callers)
+
+
+async def ours_in_a_language(host: Host | None, job: LanguageJob, callers: int) -> AsyncContender:
+    """Its tool is built from the job's source, and nothing of that is timed."""
+    assert host is not None
+    if host.registry.lookup(job.tool) is None:
+        try:
+            artifact = await build(tool_source(job.code, job.language, job.tool), language=job.language)
+        except BuildError as error:
+            raise unbuilt(error) from None
+        await _offer(host, artifact)
+    return await _contender(host, job, callers)
+
+
+async def _offer(host: Host, artifact: Artifact) -> None:
+    candidate = await host.source.stage(add=[artifact], author="benchmark")
+    await host.source.activate(candidate)
+
+
+async def _contender(host: Host, job: Job, callers: int) -> AsyncContender:
     offered = host.registry.snapshot()
     call = ToolCall(id="1", name=job.tool, arguments={"text": job.text})
 
@@ -29,7 +50,7 @@ async def ours(host: Host | None, job: Job, callers: int) -> AsyncContender:
     return AsyncContender(once, callers)
 
 
-def with_workers(other: Host) -> Peer:
+def with_workers(other: Host) -> Peer[Job]:
     """The same through ``other``, a host with two worker processes."""
 
     async def enter(host: Host | None, job: Job, callers: int) -> AsyncContender:

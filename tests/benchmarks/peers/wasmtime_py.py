@@ -79,7 +79,7 @@ def _reused(prepared: _Prepared, job: Job) -> Callable[[], object]:
     return call
 
 
-def wasmtime_py(*, fresh: bool) -> Enter:
+def wasmtime_py(*, fresh: bool) -> Enter[Job]:
     async def enter(host: Host | None, job: Job, callers: int) -> SyncContender:
         prepared = _Prepared((await rho_guest(job)).wasm)
         calls = [(_fresh if fresh else _reused)(prepared, job) for _ in range(callers)]
