@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
+
+import anyio.to_thread
 
 from rho_wasm import plain
 from rho_wasm.errors import BuildError, Diagnostic, ToolError
@@ -10,7 +14,7 @@ from rho_wasm.limits import HostLimits
 from rho_wasm.manifest import Manifest
 from rho_wasm.sandbox import Sandbox
 from rho_wasm.sandbox.admission_image import admit_image
-from rho_wasm.sandbox.images import EngineBinary
+from rho_wasm.sandbox.images import EngineBinary, LoadedSource
 from rho_wasm.toolchains.image import write_image
 from rho_wasm.toolchains.load_reply import manifest_of
 from rho_wasm.untrusted import inert
@@ -36,9 +40,18 @@ class SourceImage:
 
 
 async def image_of(
-    sandbox: Sandbox, engine: EngineBinary, source: str, *, file: str, language: str, limits: HostLimits
+    sandbox: Sandbox,
+    engine: EngineBinary,
+    source: str,
+    *,
+    file: str,
+    language: str,
+    limits: HostLimits,
+    extensions: Mapping[str, str] = MappingProxyType({}),
 ) -> SourceImage:
     """The image of ``source`` over ``engine``. The same source, file and engine give the same bytes.
+
+    ``extensions`` are the host's own words in the manifest.
 
     Raises :class:`BuildError`: ``build_failed`` for a source that is wrong (file, line, column, text),
     ``build_timeout`` and ``build_memory`` for one whose loading costs too much, ``image_too_large``, ``bad_reply``,
@@ -49,7 +62,23 @@ async def image_of(
         loaded = await sandbox.load_source(engine, request)
     except ToolError as error:
         raise _not_loaded(error, language=language, file=file) from error
-    manifest = manifest_of(loaded.reply, language=language, file=file, engine=engine.sha256, limits=limits)
+    return await anyio.to_thread.run_sync(
+        lambda: _written(loaded, engine, file=file, language=language, limits=limits, extensions=extensions)
+    )
+
+
+def _written(
+    loaded: LoadedSource,
+    engine: EngineBinary,
+    *,
+    file: str,
+    language: str,
+    limits: HostLimits,
+    extensions: Mapping[str, str],
+) -> SourceImage:
+    manifest = manifest_of(
+        loaded.reply, language=language, file=file, engine=engine.sha256, extensions=extensions, limits=limits
+    )
     wasm = write_image(engine=engine.wasm, pages=loaded.pages, changes=loaded.changes, manifest=manifest, limits=limits)
     admit_image(wasm, limits=limits)
     return SourceImage(wasm, manifest)

@@ -11,6 +11,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from rho_wasm import plain
@@ -30,8 +32,16 @@ _MAX_NUMBER = 10**9
 _ERROR_KEYS = {"message": str, "line": int, "column": int, "text": str, "trace": list, "hint": str}
 
 
-def manifest_of(reply: bytes, *, language: str, file: str, engine: bytes, limits: HostLimits) -> Manifest:
-    """The manifest of a source over ``engine`` (the hash), by the engine's reply.
+def manifest_of(
+    reply: bytes,
+    *,
+    language: str,
+    file: str,
+    engine: bytes,
+    limits: HostLimits,
+    extensions: Mapping[str, str] = MappingProxyType({}),
+) -> Manifest:
+    """The manifest of a source over ``engine`` (the hash), by the engine's reply and the host's own ``extensions``.
 
     Raises :class:`BuildError` for a source that is wrong (``build_failed``, with file, line, column and text) and for
     a reply that is none (``bad_reply``), and :class:`rho_wasm.errors.ModuleRejected` (``manifest_*``) for tools that no
@@ -49,6 +59,8 @@ def manifest_of(reply: bytes, *, language: str, file: str, engine: bytes, limits
     if type(declared) is not dict or not {"tools"} <= declared.keys() <= {"tools", "capabilities"}:
         raise _bad(language, file)
     written = {"abi": ABI_VERSION, "language": language, "engine": engine, **declared}
+    if extensions:
+        written["extensions"] = dict(extensions)
     return Manifest.decode(plain.encode(written, max_bytes=4 * limits.manifest_bytes), limits=limits)
 
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import anyio.to_thread
 
@@ -16,16 +16,20 @@ from rho_wasm.limits import HostLimits
 from rho_wasm.manifest import Manifest, embed
 from rho_wasm.sandbox.admission import admit
 from rho_wasm.sandbox.compile import validate
+from rho_wasm.sandbox.faults import CallFailed
 from rho_wasm.toolchains.c import compile_c
-from rho_wasm.toolchains.files import TooLong, read_bounded
+from rho_wasm.toolchains.engines.shelf import EngineShelf
+from rho_wasm.toolchains.engines.spec import Progress
+from rho_wasm.toolchains.files import read_bounded
+from rho_wasm.toolchains.image_builder import INTERPRETED, ImageBuilder
 from rho_wasm.toolchains.limits import BuildLimits
+from rho_wasm.toolchains.snapshot import initialised
+from rho_wasm.toolchains.source_text import Source, read_source
 from rho_wasm.toolchains.toolchain import Toolchain
 from rho_wasm.toolchains.wat import compile_wat
 from rho_wasm.untrusted import inert
 
 __all__ = ["build", "languages"]
-
-Source: TypeAlias = str | bytes | os.PathLike[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +40,10 @@ class _Language:
 
 def languages() -> Mapping[str, str]:
     """The languages that :func:`build` knows, each with the suffix of its files."""
-    return {name: language.suffix for name, language in _languages().items()}
+    return {name: language.suffix for name, language in _compiled().items()} | dict(INTERPRETED)
 
 
-def _languages() -> dict[str, _Language]:
+def _compiled() -> dict[str, _Language]:
     return {"c": _Language(".c", compile_c), "wat": _Language(".wat", compile_wat)}
 
 
@@ -49,8 +53,11 @@ async def build(
     language: str | None = None,
     manifest: Manifest | Mapping[str, Any] | None = None,
     trusted: bool = False,
+    snapshot: bool = False,
     limits: BuildLimits | None = None,
     host_limits: HostLimits | None = None,
+    engines: EngineShelf | None = None,
+    progress: Progress | None = None,
 ) -> Artifact:
     """Builds one guest and checks that a host would let it in. The same source and manifest give the same bytes.
 
@@ -58,19 +65,28 @@ async def build(
     nobody's text makes the host read a file. ``language`` follows from a path's suffix, else it must be said.
     ``manifest`` may be left out for a path with ``STEM.manifest.json`` beside it. A build runs in child processes
     bounded by ``limits``, and its module must pass ``host_limits`` (the defaults for both). A C compiler can read
-    nothing of the host; where the system cannot promise that, the build is refused unless ``trusted``.
+    nothing of the host; where the system cannot promise that, the build is refused unless ``trusted``. ``snapshot``
+    runs what a compiled guest does in ``_initialize`` now, inside the sandbox, instead of at each call.
+
+    Sources in Python, JavaScript and TypeScript declare their tools themselves. They are loaded by an engine of
+    ``engines`` (the default shelf), which is made if it is not there: that takes up to a minute, and ``progress``
+    hears of it. To build several keep an :class:`ImageBuilder` open: a build then takes milliseconds.
 
     Raises :class:`BuildError`, whose ``diagnostics`` have file, line and column (reasons ``build_failed``,
     ``build_timeout``, ``build_memory``, ``build_too_large``, ``build_crashed``, ``build_unavailable``,
     ``source_unreadable``, ``source_too_large``, ``language_unknown``, ``manifest_missing``, ``missing_extra``,
-    ``confinement_missing``), and :class:`ModuleRejected` for a manifest or a module that no host takes.
+    ``confinement_missing``, ``snapshot_failed``, ``image_too_large``, ``manifest_differs``, and those of
+    :class:`EngineShelf`), and :class:`ModuleRejected` for a manifest or a module that no host takes.
     """
-    limits = limits or BuildLimits()
     path = Path(source) if isinstance(source, os.PathLike) else None
-    name, toolchain = _choose(path, language)
-    suffix = toolchain.suffix
-    file = path.name if path is not None else f"source{suffix}"
-    text = await _read_source(source, name=name, file=file, limits=limits)
+    name = _choose(path, language)
+    if name in INTERPRETED:
+        async with ImageBuilder(shelf=engines, limits=limits, host_limits=host_limits, progress=progress) as builder:
+            return await builder.build(source, language=name, manifest=manifest)
+    limits = limits or BuildLimits()
+    toolchain = _compiled()[name]
+    file = path.name if path is not None else f"source{toolchain.suffix}"
+    text = await read_source(source, name=name, file=file, limits=limits)
     declared = await _read_manifest(manifest, path, name=name, host_limits=host_limits)
     try:
         built = await toolchain.compile(text, name=file, limits=limits, trusted=trusted)
@@ -78,9 +94,18 @@ async def build(
         why = f"the build could not run: {error.strerror or 'a system error'}"
         hint = "see that the temporary folder can be written, has room, and that processes can be started"
         raise BuildError(name, [Diagnostic(why)], reason="build_unavailable", hint=hint) from error
-    wasm = embed(built.wasm, declared)
+    wasm = embed(await _initialised(built.wasm, name=name) if snapshot else built.wasm, declared)
     await _check(wasm, host_limits or HostLimits())
     return Artifact.built(wasm, source=text, language=name, toolchain=built.toolchain, log=built.log)
+
+
+async def _initialised(wasm: bytes, *, name: str) -> bytes:
+    try:
+        return await initialised(wasm)
+    except CallFailed as error:
+        bound = f" ({error.limit}={error.value})" if error.limit is not None else ""
+        why = f"_initialize ended in {error.reason}{bound}: {error.detail}"
+        raise BuildError(name, [Diagnostic(why)], reason="snapshot_failed") from None
 
 
 async def _check(wasm: bytes, limits: HostLimits) -> None:
@@ -89,13 +114,13 @@ async def _check(wasm: bytes, limits: HostLimits) -> None:
     await validate(admitted.code, names=admitted.names, code_bytes=admitted.code_bytes, limits=limits)
 
 
-def _choose(path: Path | None, language: str | None) -> tuple[str, _Language]:
-    known = _languages()
+def _choose(path: Path | None, language: str | None) -> str:
+    known = languages()
     if language is None and path is not None:
-        language = next((name for name, found in known.items() if found.suffix == path.suffix), None)
-    if language in known:
-        return language, known[language]
-    names = ", ".join(f"{name} ({found.suffix})" for name, found in known.items())
+        language = next((name for name, suffix in known.items() if suffix == path.suffix), None)
+    if language is not None and language in known:
+        return language
+    names = ", ".join(f"{name} ({suffix})" for name, suffix in known.items())
     what = "no language was given" if language is None else f"{inert(language, limit=64)} is no language known here"
     raise BuildError(
         "build",
@@ -103,30 +128,6 @@ def _choose(path: Path | None, language: str | None) -> tuple[str, _Language]:
         reason="language_unknown",
         hint=f"say one of {names} with language=; to build a file give a pathlib.Path",
     )
-
-
-async def _read_source(source: Source, *, name: str, file: str, limits: BuildLimits) -> str:
-    def refused(reason: str, why: str) -> BuildError:
-        return BuildError(name, [Diagnostic(why, file=inert(file, limit=128))], reason=reason)
-
-    if isinstance(source, os.PathLike):
-        try:
-            data = await anyio.to_thread.run_sync(read_bounded, Path(source), limits.source_bytes)
-        except TooLong:
-            raise refused("source_too_large", f"is longer than {limits.source_bytes} bytes") from None
-        except OSError as error:
-            raise refused("source_unreadable", f"cannot be read: {error.strerror or error}") from None
-    else:
-        data = source.encode("utf-8", "surrogatepass") if isinstance(source, str) else bytes(source)
-    if len(data) > limits.source_bytes:
-        raise refused("source_too_large", f"is longer than {limits.source_bytes} bytes")
-    try:
-        text = data.decode()
-    except UnicodeDecodeError as error:
-        raise refused("source_unreadable", f"is no UTF-8 text: byte {error.start}") from None
-    if "\0" in text:
-        raise refused("source_unreadable", "has a zero byte, so it is no source text")
-    return text
 
 
 async def _read_manifest(

@@ -16,11 +16,12 @@ from rho_wasm.limits import HostLimits
 from rho_wasm.manifest import Manifest
 from rho_wasm.sandbox.abi import MANIFEST_SECTION
 from rho_wasm.toolchains import BuildLimits, build, languages
+from rho_wasm.toolchains.binary_reader import read_module
 from tests.toolchains.conftest import MINIMAL_WAT
 
 
 def test_the_languages_are_named_with_their_suffixes() -> None:
-    assert languages() == {"c": ".c", "wat": ".wat"}
+    assert languages() == {"c": ".c", "wat": ".wat", "python": ".py", "javascript": ".js", "typescript": ".ts"}
 
 
 @pytest.mark.anyio
@@ -160,3 +161,29 @@ async def test_a_temporary_folder_that_cannot_be_had_is_a_build_error(
         await build("int x;", language="c", manifest=manifest, trusted=True)
     assert caught.value.reason == "build_unavailable"
     assert str(tmp_path) not in str(caught.value)
+
+
+_STARTING = """(module (memory (export "memory") 1) (global $ran (mut i32) (i32.const 0))
+  (data (i32.const 16) "\\\\a1\\\\62ok\\\\00")
+  (func (export "_initialize") {start})
+  (func (export "rho_alloc") (param i32) (result i32) i32.const 1024)
+  (func (export "rho_call") (param i32 i32) (result i64)
+    (i32.store8 (i32.const 20) (global.get $ran)) (i64.const 0x1000000005)))"""
+
+
+async def test_what_a_guest_does_at_its_start_may_be_done_once_and_for_all(manifest: dict[str, Any]) -> None:
+    source = _STARTING.format(start="(global.set $ran (i32.const 7))")
+    artifact = await build(source, language="wat", manifest=manifest, snapshot=True)
+    module = read_module(artifact.wasm)
+    assert "_initialize" not in [each.name for each in module.exports]
+    assert module.globals[0].initial == b"\x41\x07\x0b"
+    assert artifact.source == source
+    plain = await build(source, language="wat", manifest=manifest)
+    assert "_initialize" in [each.name for each in read_module(plain.wasm).exports]
+
+
+async def test_a_start_that_fails_fails_the_build(manifest: dict[str, Any]) -> None:
+    with pytest.raises(BuildError) as failed:
+        await build(_STARTING.format(start="unreachable"), language="wat", manifest=manifest, snapshot=True)
+    assert failed.value.reason == "snapshot_failed"
+    assert "_initialize ended in trapped" in str(failed.value)

@@ -18,7 +18,7 @@ from rho_wasm.limits import MIB
 from rho_wasm.toolchains.files import read_bounded
 from rho_wasm.untrusted import inert
 
-__all__ = ["EngineSpec", "Progress", "SelfTest", "engine_specs"]
+__all__ = ["EngineSpec", "Progress", "SelfTest", "engine_for", "engine_specs"]
 
 Progress: TypeAlias = Callable[[str, float], None]
 """``(stage, fraction)``: what is done now, in a few words, and how much of all is done, 0 to 1."""
@@ -117,3 +117,14 @@ def engine_specs() -> tuple[EngineSpec, ...]:
     from rho_wasm.toolchains.engines import cpython, quickjs
 
     return (cpython.SPEC, quickjs.SPEC)
+
+
+def engine_for(language: str) -> EngineSpec:
+    """The engine of a language that is interpreted. No other is looked at."""
+    if language == "python":
+        from rho_wasm.toolchains.engines import cpython
+
+        return cpython.SPEC
+    from rho_wasm.toolchains.engines import quickjs
+
+    return quickjs.SPEC
