@@ -121,6 +121,28 @@ def test_a_wrong_limit_is_refused_even_where_it_would_not_win(other: dict[str, A
         Limits(fuel=1).lowest(other)
 
 
+def test_a_source_is_loaded_within_less_fuel_and_with_no_more_memory_than_its_calls_have() -> None:
+    assert HostLimits().loading() == Limits(fuel=5 * 10**9, memory_bytes=128 * MIB, request_bytes=2 * MIB)
+    bounded = HostLimits(engine_call=Limits(memory_bytes=7, deadline_ms=9, fuel=1))
+    assert bounded.loading() == Limits(fuel=5 * 10**9, memory_bytes=7, deadline_ms=9, request_bytes=2 * MIB)
+
+
+def test_an_image_has_the_bounds_of_engines_and_what_was_set_lower_for_all_calls() -> None:
+    assert HostLimits().engine_call == Limits.for_engines()
+    lower = HostLimits(call=Limits(fuel=7, memory_bytes=500 * MIB))
+    assert lower.engine_call == Limits.for_engines().lowest({"fuel": 7})
+    assert HostLimits(call={"fuel": 7}).engine_call.fuel == 7
+    said = HostLimits(call=Limits(fuel=7), engine_call=Limits(fuel=9))
+    assert (said.call_of(image=False).fuel, said.call_of(image=True).fuel) == (7, 9)
+
+
+def test_an_engine_may_be_larger_than_a_guest_and_its_memory_is_that_of_images() -> None:
+    bounds = HostLimits(engine_call=Limits(memory_bytes=7)).for_engines()
+    assert bounds.call.memory_bytes == 7
+    assert bounds.module_bytes > HostLimits().module_bytes
+    assert bounds.compile_budget_ms(0) == bounds.compile_budget_ms(64 * MIB) == 300_000
+
+
 @pytest.mark.parametrize(("code", "budget"), [(0, 3_000), (MIB // 2, 6_000), (MIB, 9_000), (8 * MIB, 30_000)])
 def test_time_to_compile_grows_with_the_code_up_to_a_bound(code: int, budget: int) -> None:
     assert HostLimits().compile_budget_ms(code) == budget

@@ -96,9 +96,6 @@ def test_an_engine_is_given_what_guests_are_and_no_more(text: str, reason: str) 
 
 
 def test_a_function_that_is_only_handed_on_is_no_export_of_an_engine() -> None:
-    text = '(import "rho" "host_call" (func $h (param i32 i32) (result i32))) ' + WHOLE.replace(
-        ALLOC, '(import "wasi_snapshot_preview1" "fd_close" (func $c (param i32) (result i32)))'
-    )
     text = (
         '(import "wasi_snapshot_preview1" "fd_close" (func $c (param i32) (result i32)))'
         f'(export "rho_alloc" (func $c)) {LOAD} {CALL} {MEMORY}'

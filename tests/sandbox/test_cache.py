@@ -16,6 +16,7 @@ from rho_wasm.results import Ok
 from rho_wasm.sandbox import NativeCache, Sandbox
 from rho_wasm.sandbox.cache import native_key
 from rho_wasm.sandbox.config import guest_config
+from rho_wasm.sandbox.sealed import can_seal
 from tests.sandbox.guests import answering, called
 
 KEY = "ab" * 32
@@ -255,3 +256,25 @@ async def test_without_a_place_for_the_cache_guests_run_all_the_same(tmp_path: P
         statistics = sandbox.statistics().cache
     assert statistics is not None
     assert statistics.state.startswith("off: ")
+
+
+@pytest.mark.skipif(not can_seal(), reason="there are no sealed files here")
+def test_large_code_is_verified_while_it_is_copied_into_a_file_that_nobody_changes(cache: NativeCache) -> None:
+    code = bytes(range(256)) * 10_000
+    cache.store(KEY, code)
+    found = cache.load_sealed(KEY)
+    assert found is not None
+    with found:
+        assert Path(found.path).read_bytes() == code
+    whole = entry(cache).read_bytes()
+    for place in (0, 20, len(whole) // 2, len(whole) - 1):
+        changed = bytearray(whole)
+        changed[place] ^= 1
+        entry(cache).write_bytes(changed if place else whole[:-1])
+        assert cache.load_sealed(KEY) is None
+        assert not entry(cache).exists()
+        cache.store(KEY, code)
+    _others_may_read(entry(cache))
+    assert cache.load_sealed(KEY) is None
+    assert cache.load_sealed("cd" * 32) is None
+    assert cache.statistics().rejected == 5

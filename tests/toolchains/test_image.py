@@ -1,0 +1,109 @@
+"""Images as the toolchain writes them: laid over the engine's memory they give exactly what was loaded."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+from typing import Any
+
+import pytest
+import wasmtime
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rho_wasm.errors import BuildError
+from rho_wasm.limits import HostLimits, Limits
+from rho_wasm.sandbox.admission_image import admit_image
+from rho_wasm.sandbox.data_segments import InitialMemory
+from rho_wasm.sandbox.loading import changes
+from rho_wasm.toolchains.image import write_image
+from tests.sandbox.toy_engine import MANIFEST
+
+PAGE = 65_536
+ENGINE = bytes(
+    wasmtime.wat2wasm(
+        """(module (memory (export "memory") 2)
+             (data (i32.const 10) "the engine's own memory, which is not all zeros")
+             (data (i32.const 30) "and later segments count")
+             (data (i32.const 65500) "over the end of the first page, too, as it happens"))"""
+    )
+)
+
+
+def written(found: Any, *, pages: int = 2, limits: HostLimits | None = None) -> bytes:
+    return write_image(engine=ENGINE, pages=pages, changes=found, manifest=MANIFEST, limits=limits or HostLimits())
+
+
+class _Grown:
+    """As an image sees an instance: a memory of the engine's that can grow."""
+
+    def __init__(self, memory: bytearray) -> None:
+        self.memory = memory
+
+    def grow(self, pages: int) -> bool:
+        self.memory += bytearray(pages * PAGE)
+        return True
+
+    def span(self) -> tuple[int, int]:
+        return ctypes.addressof((ctypes.c_char * len(self.memory)).from_buffer(self.memory)), len(self.memory)
+
+
+def laid(image: bytes, limits: HostLimits) -> bytes:
+    instance: Any = _Grown(InitialMemory(ENGINE).whole())
+    admit_image(image, limits=limits).image.prepare(instance, limits.engine_call)
+    return bytes(instance.memory)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 4 * PAGE - 200), st.binary(min_size=1, max_size=200)), max_size=60),
+    st.integers(1, 8),
+    st.integers(2, 4),
+)
+def test_an_image_over_its_engine_gives_the_memory_that_was_loaded(
+    stores: list[tuple[int, bytes]], segments: int, pages: int
+) -> None:
+    limits = HostLimits(image_segments=segments)
+    initial = InitialMemory(ENGINE).whole()
+    memory = initial + bytearray((pages - 2) * PAGE)
+    for offset, data in stores:
+        if offset + len(data) <= len(memory):
+            memory[offset : offset + len(data)] = data
+    address = ctypes.addressof((ctypes.c_char * len(memory)).from_buffer(memory))
+    image = written(changes(address, len(memory), initial), pages=pages, limits=limits)
+    assert laid(image, limits) == bytes(memory)
+
+
+def test_the_smallest_gaps_are_closed_first() -> None:
+    runs = [(0, b"a"), (1_000, b"b"), (1_100, b"c"), (9_000, b"d")]
+    image = admit_image(written(runs, limits=HostLimits(image_segments=3))).image
+    assert image.size == 1 + 101 + 1
+
+
+def test_runs_that_stand_close_together_are_one_even_where_there_is_room() -> None:
+    image = written([(0, b"a"), (20, b"b"), (1_000, b"c")])
+    assert admit_image(image).image.size == 21 + 1
+    assert laid(image, HostLimits())[9:12] == b"\0th"
+
+
+def test_the_same_input_gives_the_same_bytes_and_wasmtime_takes_them() -> None:
+    runs = [(number * 200, bytes([number % 255 + 1])) for number in range(600)]
+    assert written(runs) == written(iter(runs))
+    wasmtime.Module.validate(wasmtime.Engine(), written(runs))
+    assert admit_image(written(runs)).engine == hashlib.sha256(ENGINE).digest()
+
+
+def test_addresses_of_the_upper_half_are_written_as_wasmtime_reads_them() -> None:
+    limits = HostLimits(engine_call=Limits(memory_bytes=1 << 32))
+    for offset in (63, 64, 8_191, 8_192, (1 << 31) - 1, 1 << 31, (1 << 32) - 65):
+        image = written([(offset, b"x")], pages=65_536, limits=limits)
+        wasmtime.Module.validate(wasmtime.Engine(), image)
+        assert admit_image(image, limits=limits).image.size == 1
+
+
+def test_an_image_over_its_bytes_is_a_build_error_that_says_both_sizes() -> None:
+    limits = HostLimits(image_bytes=1_000)
+    for runs in ([(0, bytes(2_000))], [(0, bytes(990))], [(0, b"a"), (30, bytes(980))]):
+        with pytest.raises(BuildError) as refused:
+            written(runs, limits=limits)
+        assert refused.value.reason == "image_too_large"
+        assert "1,000" in str(refused.value)
