@@ -36,17 +36,17 @@ class CallClock:
     is bound by ``remaining_ms()``.
     """
 
-    __slots__ = ("_deadline", "_paused", "_ran", "_scope", "_started", "timeout_ms")
+    _scope: anyio.CancelScope | None = None
+    _started = False
+    _deadline = math.inf
+    """Of the event loop's clock; while it stands still, the seconds that are left."""
+    _paused = 0
+    _ran = False
+    """Whether it ran until the outermost pause began."""
 
     def __init__(self, timeout_ms: float) -> None:
         self.timeout_ms = timeout_ms
         """The bound of the call in milliseconds."""
-        self._scope: anyio.CancelScope | None = None
-        self._started = False
-        self._deadline = math.inf
-        self._paused = 0
-        self._ran = False
-        """Whether it ran until the outermost pause began."""
 
     def start(self, scope: anyio.CancelScope | None, *, paused: bool = False) -> None:
         """Starts the clock: ``scope`` is cancelled when the time is over. Called once, by the runner.
@@ -78,7 +78,6 @@ class CallClock:
         self._paused += 1
         scope = self._scope
         if scope is not None and self._paused == 1:
-            # While paused, _deadline holds the time that is left.
             self._deadline -= anyio.current_time()
             scope.deadline = math.inf
             self._ran = True
@@ -117,37 +116,25 @@ class CallMeter:
     Mutable on purpose, and the only thing of a call that is: a handler's answer is what it returns, this is beside it.
     """
 
-    __slots__ = (
-        "artifact",
-        "at_once",
-        "backtrace",
-        "clock",
-        "fuel_used",
-        "generation",
-        "guest_cpu_ms",
-        "guest_ms",
-        "log",
-        "own_bound",
-    )
+    fuel_used: int | None = None
+    """Fuel that the guest burnt; None where no guest ran, and where one was stopped from outside."""
+    guest_ms = 0.0
+    """Wall clock in the guest itself, without queueing and compiling (milliseconds)."""
+    guest_cpu_ms = 0.0
+    """CPU time of the same (milliseconds): a starved host must not strike a tool. Of a call that was over within half a
+    millisecond it is taken to be all of that."""
+    at_once = 1.0
+    """How many calls of its artifact ran during it, itself included, on average: they shared what CPU there was."""
+    generation: int | None = None
+    artifact: str | None = None
+    """SHA-256 of the artifact that answered, in hex; None for host tools."""
+    log = NOTHING_LOGGED
+    backtrace: tuple[str, ...] = ()
+    own_bound = True
+    """False where the deadline was not the tool's own (a lower per-call timeout, a parent's): it is no strike."""
 
     def __init__(self, clock: CallClock) -> None:
         self.clock = clock
-        self.fuel_used: int | None = None
-        """Fuel that the guest burnt; None where no guest ran, and where one was stopped from outside."""
-        self.guest_ms = 0.0
-        """Wall clock in the guest itself, without queueing and compiling (milliseconds)."""
-        self.guest_cpu_ms = 0.0
-        """CPU time of the same (milliseconds): a starved host must not strike a tool. Of a call that was over within
-        half a millisecond it is taken to be all of that."""
-        self.at_once = 1.0
-        """How many calls of its artifact ran during it, itself included, on average: they shared what CPU there was."""
-        self.generation: int | None = None
-        self.artifact: str | None = None
-        """SHA-256 of the artifact that answered, in hex; None for host tools."""
-        self.log = NOTHING_LOGGED
-        self.backtrace: tuple[str, ...] = ()
-        self.own_bound = True
-        """False where the deadline was not the tool's own (a lower per-call timeout, a parent's): it is no strike."""
 
 
 @dataclass(frozen=True, init=False, kw_only=True)

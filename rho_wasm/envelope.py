@@ -47,6 +47,7 @@ _SHAPES: Mapping[str, frozenset[str]] = {
 
 _CONTEXT_KEYS = ("values", "call_id", "request_id", "session_id")
 """In the order of plain.py."""
+_MOSTLY = frozenset({"call_id"})
 
 
 class BadAnswer(RhoError):
@@ -85,19 +86,16 @@ def request(tool: str, arguments: Mapping[str, Any], *, context: Mapping[str, An
     Its keys, and those of its context, are in the order that they have in its bytes; the arguments are the last.
     Raises ValueError for any other key: what crosses to a guest is a closed list.
     """
-    told: dict[str, Any] = {}
-    if context:
-        known = 0
-        for key in _CONTEXT_KEYS:
-            if key in context:
-                known += 1
-                if (value := context[key]) is not None:
-                    told[key] = value
-        if known != len(context):
-            raise ValueError(
-                f"the context of a request has no {', '.join(sorted(context.keys() - set(_CONTEXT_KEYS)))}"
-            )
+    told = dict(context or ())
+    if told.keys() != _MOSTLY or told["call_id"] is None:
+        told = _in_order(told)
     return {"abi": ABI_VERSION, "tool": tool, "context": told, "arguments": arguments}
+
+
+def _in_order(context: dict[str, Any]) -> dict[str, Any]:
+    if unknown := context.keys() - set(_CONTEXT_KEYS):
+        raise ValueError(f"the context of a request has no {', '.join(sorted(unknown))}")
+    return {key: context[key] for key in _CONTEXT_KEYS if context.get(key) is not None}
 
 
 def parse_answer(data: bytes, *, limits: Limits) -> HandlerResult:

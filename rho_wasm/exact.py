@@ -67,13 +67,12 @@ class ExactCopy:
     def _other(self, value: Any, depth: int) -> Any:
         """Any value; most of those inside a list or map are strings or integers, which need no call of this."""
         kind = type(value)
-        if kind is dict or kind is list:
-            if depth == self.max_depth:
-                raise TooLarge("depth", self.max_depth)
-            self.items_left -= len(value) if kind is list else 2 * len(value)
-            if self.items_left < 0:
-                raise TooLarge("items", self.max_items)
-            return self._map(value, depth + 1) if kind is dict else self._list(value, depth + 1)
+        if kind is dict:
+            self._enter(2 * len(value), depth)
+            return self._map(value, depth + 1)
+        if kind is list:
+            self._enter(len(value), depth)
+            return self._list(value, depth + 1)
         if kind is float:
             self.floats = True
             return value
@@ -84,6 +83,13 @@ class ExactCopy:
         if not _INT_MIN <= value <= _INT_MAX:
             raise Refused(value, "integers are within -2^64 .. 2^64-1")
         return value
+
+    def _enter(self, items: int, depth: int) -> None:
+        if depth == self.max_depth:
+            raise TooLarge("depth", self.max_depth)
+        self.items_left -= items
+        if self.items_left < 0:
+            raise TooLarge("items", self.max_items)
 
     def _list(self, values: list[Any], depth: int) -> list[Any]:
         copy: list[Any] = []

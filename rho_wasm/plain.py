@@ -48,6 +48,9 @@ _WHOLE: Final = (
     + bytes(3 * 32)  # lists, maps, tags
     + (bytes(20) + b"\1\1\1" + bytes(2) + b"\3\5\x09" + bytes(4))  # false, true, null; floats of 2, 4 and 8 bytes
 )
+_WHOLE_KEYS: Final = bytes(3 * 32) + _WHOLE[3 * 32 : 4 * 32] + bytes(4 * 32)
+_WIDTH: Final = bytes(24) + b"\1\2\4\x08"
+"""Of the argument behind a head, by the head's last five bits."""
 
 
 class Copied(NamedTuple):
@@ -68,7 +71,7 @@ def encode(value: Any, *, max_bytes: int = _MIB, max_depth: int = 64, max_items:
     Raises :class:`NotPlain` (also for integers beyond 64 bits and their sign, and for text with lone surrogates) or
     :class:`TooLarge`.
     """
-    exact = ExactCopy(max_bytes=max_bytes, max_depth=min(max_depth, MAX_DEPTH), max_items=max_items, in_order=True)
+    exact = ExactCopy(max_bytes=max_bytes, max_depth=_honoured(max_depth), max_items=max_items, in_order=True)
     return _encoded(exact, value, None, "")
 
 
@@ -80,8 +83,12 @@ def encode_within(
     It is the caller's own: small exact plain data, its keys in the bytewise order of their encodings, ``key`` the last
     of them. ``max_depth`` and ``max_items`` bound ``value`` alone, ``max_bytes`` the whole. Raises as :func:`encode`.
     """
-    exact = ExactCopy(max_bytes=max_bytes, max_depth=min(max_depth, MAX_DEPTH), max_items=max_items, in_order=True)
+    exact = ExactCopy(max_bytes=max_bytes, max_depth=_honoured(max_depth), max_items=max_items, in_order=True)
     return _encoded(exact, value, frame, key)
+
+
+def _honoured(max_depth: int) -> int:
+    return max_depth if max_depth < MAX_DEPTH else MAX_DEPTH
 
 
 def _encoded(exact: ExactCopy, value: Any, frame: Mapping[str, Any] | None, key: str) -> bytes:
@@ -107,7 +114,7 @@ def copied(value: Any, *, max_bytes: int = _MIB, max_depth: int = 64, max_items:
 
     Small ASCII data is not encoded for that.
     """
-    exact = ExactCopy(max_bytes=max_bytes, max_depth=min(max_depth, MAX_DEPTH), max_items=max_items, in_order=False)
+    exact = ExactCopy(max_bytes=max_bytes, max_depth=_honoured(max_depth), max_items=max_items, in_order=False)
     try:
         copy = exact.of(value)
     except Refused as refused:
@@ -127,7 +134,7 @@ def decode(data: bytes, *, max_bytes: int = _MIB, max_depth: int = 64, max_items
     """
     if len(data) > max_bytes:
         raise TooLarge("bytes", max_bytes, len(data))
-    max_depth = min(max_depth, MAX_DEPTH)
+    max_depth = _honoured(max_depth)
     try:
         _scan(data, max_depth, max_items)
     except IndexError:
@@ -143,7 +150,7 @@ def decode(data: bytes, *, max_bytes: int = _MIB, max_depth: int = 64, max_items
 
 def _scan(data: bytes, max_depth: int, max_items: int) -> None:
     """Reads the heads of all items and refuses what is not plain. IndexError where the bytes end too early."""
-    whole = _WHOLE
+    whole, keys = _WHOLE, _WHOLE_KEYS
     end = len(data)
     at = 0
     items = left = 1  # items so far; of the innermost list or map, the elements or pairs to come
@@ -160,11 +167,10 @@ def _scan(data: bytes, max_depth: int, max_items: int) -> None:
             left, pairs = outer.pop()
         left -= 1
         if pairs:
-            head = data[at]
-            if head >> 5 != _STRING:
-                raise Malformed("a key of a map is not text", at)
-            if size := whole[head]:
+            if size := keys[data[at]]:
                 at += size
+            elif data[at] >> 5 != _STRING:
+                raise Malformed("a key of a map is not text", at)
             else:
                 length, at = _argument(data, at)
                 at += length
@@ -178,8 +184,11 @@ def _scan(data: bytes, max_depth: int, max_items: int) -> None:
             raise Malformed(_why_not_plain(head), at)
         if length < 24:
             at += 1
+        elif length > 27:
+            raise Malformed("a reserved length", at)
         else:
-            length, at = _argument(data, at)
+            begin, at = at + 1, at + 1 + _WIDTH[length]
+            length = int.from_bytes(data[begin:at], "big")  # Where that is too short, `at` is behind the end.
         if major < _LIST:
             at += length
             continue
@@ -234,14 +243,14 @@ def jsonable(value: Any) -> Any:
 def json_text(value: Any) -> tuple[str, tuple[str, ...]]:
     """``value`` as compact JSON, and what a reader should be told was lost on the way (notes for a call's log)."""
     try:
-        match _json_shape(value):
-            case "exact":
-                return to_json(value).decode(), ()
-            case "floats":
-                # Not to_json, which writes the same numbers in another way (1e16).
-                text = _JSON.encode(value)
-                text.encode()
-                return text, ()
+        shape = _json_shape(value)
+        if shape == "exact":
+            return to_json(value).decode(), ()
+        if shape == "floats":
+            # Not to_json, which writes the same numbers in another way (1e16).
+            text = _JSON.encode(value)
+            text.encode()
+            return text, ()
     except ValueError:
         pass  # Lone surrogates: below they become U+FFFD.
     converter = _Json()

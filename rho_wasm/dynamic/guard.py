@@ -66,6 +66,8 @@ class Guard:
 
     def enter(self, version: VersionKey, *, session_id: str | None, token: object) -> Refusal | None:
         """Lets a call begin, or says why not. A call of a suspended version whose time is over becomes its trial."""
+        if not self._unsaved and not self._stored and not self._ledger.withholds:
+            return None
         with self._lock:
             if (refused := self.refusal(version)) is not None:
                 return refused

@@ -95,9 +95,12 @@ class StrikeJudge:
         trial = self._guard.left(version, running.meter)
         if result.kind not in ("ok", "failed", "crashed"):
             return
-        first, now = context.attempt == 1, self._store.clock()
+        first = context.attempt == 1
         if first:
             self._ledger.called(version)
+        if result.kind != "crashed" and trial is None:
+            return
+        now = self._store.clock()
         if not is_strike(result, running.meter, deadline_ms=handler.limits.deadline_ms, policy=self._policy):
             if trial is not None and result.kind == "crashed":
                 self._quarantine(postponed(trial, now=now))

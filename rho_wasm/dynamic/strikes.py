@@ -187,10 +187,10 @@ class StrikeLedger:
 
     def called(self, version: VersionKey) -> None:
         """A call of ``version`` ended. Attempts of one call are one call: only the first is told, here and below."""
+        slot = int(self._clock() // SLOT_S)
         with self._lock:
-            window = self._windows[version]
-            slot = int(self._clock() // SLOT_S)
-            window.own[slot] = window.own.get(slot, 0) + 1
+            own = self._windows[version].own
+            own[slot] = own.get(slot, 0) + 1
 
     def struck(self, strike: Strike) -> Judgement:
         """Counts a strike and says what follows. To be told after :meth:`called` for the same call."""
@@ -249,6 +249,11 @@ class StrikeLedger:
                     window.own[slot] = left
                 else:
                     window.own.pop(slot, None)
+
+    @property
+    def withholds(self) -> bool:
+        """Whether any version is kept from a session."""
+        return bool(self._withheld)
 
     def withheld_from(self, version: VersionKey, session_id: str | None) -> bool:
         """Whether the version is kept from this one session, whose strikes alone reached the limit."""
