@@ -5,7 +5,7 @@ class Answer {
   #map;
   constructor(map, prototype) {
     this.#map = map;
-    Object.setPrototypeOf(this, prototype);
+    setPrototypeOf(this, prototype);
   }
   static map(value) {
     return #map in value ? value.#map : undefined;
@@ -15,17 +15,17 @@ const answerOf = Answer.map;
 
 function options(given, known, of) {
   if (given === undefined || given === null) return {};
-  if (typeof given !== "object") throw new TypeError_(`rho: the options of ${of} are an object, not ${kindOf(given)}`);
+  if (typeof given !== "object") throw new TypeError(`rho: the options of ${of} are an object, not ${kindOf(given)}`);
   for (const key of keysOf(given)) {
     if (!hasOwn(known, key)) {
-      throw new TypeError_(`rho: ${of} has no option ${json(key)}; it has ${join(keysOf(known), ", ")}`);
+      throw new TypeError(`rho: ${of} has no option ${json(key)}; it has ${join(keysOf(known), ", ")}`);
     }
   }
   return given;
 }
 
 function words(value, what) {
-  if (typeof value !== "string") throw new TypeError_(`rho: ${what} is text, not ${kindOf(value)}`);
+  if (typeof value !== "string") throw new TypeError(`rho: ${what} is text, not ${kindOf(value)}`);
   return value;
 }
 
@@ -34,7 +34,7 @@ export class Image {
   constructor(mime_type, data) {
     this.mime_type = words(mime_type, "an Image's MIME type");
     if (!(data instanceof Uint8Array)) {
-      throw new TypeError_(`rho: an Image's data is a Uint8Array, not ${kindOf(data)}`);
+      throw new TypeError(`rho: an Image's data is a Uint8Array, not ${kindOf(data)}`);
     }
     this.data = data;
   }
@@ -42,11 +42,11 @@ export class Image {
 
 function pictures(images) {
   if (images === undefined) return undefined;
-  if (!isArray(images)) throw new TypeError_(`rho: the images of Ok are an array, not ${kindOf(images)}`);
+  if (!isArray(images)) throw new TypeError(`rho: the images of Ok are an array, not ${kindOf(images)}`);
   const maps = [];
   for (const image of images) {
     if (!(image instanceof Image)) {
-      throw new TypeError_(`rho: an image of Ok is an Image(mime_type, data), not ${kindOf(image)}`);
+      throw new TypeError(`rho: an image of Ok is an Image(mime_type, data), not ${kindOf(image)}`);
     }
     push(maps, { mime_type: image.mime_type, data: image.data });
   }
@@ -70,7 +70,7 @@ export function Failed(reason = null, given = undefined) {
 /** Stops and asks a person; the answer becomes this call's result, the tool is not called again. */
 export function AskUser(question, given = undefined) {
   if (given !== undefined && (given === null || typeof given !== "object" || isArray(given))) {
-    throw new TypeError_(`rho: the options of AskUser are an object, not ${kindOf(given)}`);
+    throw new TypeError(`rho: the options of AskUser are an object, not ${kindOf(given)}`);
   }
   return new Answer({ ask_user: words(question, "an AskUser's question"), options: given }, AskUser.prototype);
 }

@@ -14,6 +14,7 @@ function commentOf(name, run) {
   if (!before.endsWith("*/") || from < 0 || before.indexOf("*/", from) !== before.length - 2) return undefined;
   return before
     .slice(from + 3, -2)
+    .replace(/[ \t]+@(?=(?:param|arg|argument|returns?)\b)/g, "\n@")
     .split("\n")
     .map((each) => each.replace(/^\s*\*? ?/, "").trimEnd());
 }
@@ -42,7 +43,7 @@ function typed(words) {
     if (whole[place] === "{") depth += 1;
     else if (whole[place] === "}" && --depth === 0) return [whole.slice(1, place), whole.slice(place + 1).trim()];
   }
-  throw new SyntaxError(`a type's "{" is never closed: ${whole.split("\n")[0]}`);
+  throw new WrongDeclaration(`a type's "{" is never closed: ${whole.split("\n")[0]}`);
 }
 
 const oneLine = (words) => words.split(/\s+/).filter(Boolean).join(" ").replace(/^-\s*/, "");
@@ -51,7 +52,7 @@ const oneLine = (words) => words.split(/\s+/).filter(Boolean).join(" ").replace(
 function parameter(words) {
   const [type, rest] = typed(words);
   const found = /^(?:\[\s*([\w$.[\]]+?)\s*(?:=\s*([^]*?))?\s*\](?!\s*[.\]])|([\w$.[\]]+))\s*([^]*)$/.exec(rest);
-  if (found === null) throw new SyntaxError(`@param has no name: ${oneLine(words)}`);
+  if (found === null) throw new WrongDeclaration(`@param has no name: ${oneLine(words)}`);
   const [, maybe, initial, certain, description] = found;
   const optional = maybe !== undefined || /=$/.test((type ?? "").trim());
   const schema = type === undefined ? {} : schemaOf(type.trim().replace(/=$/, ""));
@@ -109,7 +110,7 @@ function inputOf(name, run, tags) {
   const given = tags.filter(([tag]) => tag === "param" || tag === "arg" || tag === "argument").map(([, words]) => parameter(words));
   if (given.length === 0) {
     if (run.length === 0) return record({}, []);
-    throw new SyntaxError(`${name} takes arguments, but its comment has no @param {type} args.NAME description`);
+    throw new WrongDeclaration(`${name} takes arguments, but its comment has no @param {type} args.NAME description`);
   }
   const first = given[0].path[0];
   const root = { schema: { type: "object" }, optional: false, children: new Map() };
@@ -118,7 +119,7 @@ function inputOf(name, run, tags) {
     if (path.length > 1) place(root, path, node);
     else if (node.schema.type === undefined && Object.keys(node.schema).length === 0) continue;
     else if (node.schema.type === "object") root.schema = node.schema;
-    else throw new SyntaxError(`${name} gets all its arguments in one object: write @param {type} args.${first}, and ${name}(args)`);
+    else throw new WrongDeclaration(`${name} gets all its arguments in one object: write @param {type} args.${first}, and ${name}(args)`);
   }
   return filled(root);
 }
@@ -145,10 +146,10 @@ function open(schema) {
   return Object.fromEntries(entries.map(([key, value]) => [key, open(value)]));
 }
 
-/** A tool's entry in the manifest, of its comment. Throws SyntaxError. */
+/** A tool's entry in the manifest, of its comment. Throws WrongDeclaration. */
 function documented(name, run) {
   const lines = commentOf(name, run);
   const { description, tags } = paragraphs(lines ?? []);
-  if (description === "") throw new SyntaxError(`${name} has no description: write /** what it does */ right before it`);
+  if (description === "") throw new WrongDeclaration(`${name} has no description: write /** what it does */ right before it`);
   return { name, description, input_schema: inputOf(name, run, tags), output_schema: outputOf(tags) };
 }

@@ -62,7 +62,7 @@ function thrown(error) {
 /** Throws what makes `answer` no plain data, with the path to it. */
 function notPlain(answer) {
   const why = fault(answer, "", 0);
-  throw new TypeError_(`rho: ${why ?? "the answer changed while it was read"}`);
+  throw new TypeError(`rho: ${why ?? "the answer holds a Proxy, which is no plain data, or it changed while it was read"}`);
 }
 
 const NAMES = { ok: "the answer", error: "the failure's reason", arguments: "the arguments of the host call" };
@@ -95,7 +95,7 @@ function fault(value, path, depth) {
 
 function advice(value) {
   if (value instanceof Map) return "write Object.fromEntries(map), with keys that are text";
-  if (value instanceof Set || ArrayBuffer.isView(value)) return "write Array.from(it)";
+  if (value instanceof Set || isView(value)) return "write Array.from(it)";
   if (value instanceof Date) return "write date.toISOString()";
   if (value instanceof Promise) return "await it";
   if (value instanceof Image) return "write Ok(value, { images: [image] })";

@@ -13,7 +13,7 @@ export class HostError extends Error {
 export function host(capability, given = {}) {
   words(capability, "a capability's name");
   if (given === null || typeof given !== "object") {
-    throw new TypeError_(`rho: the arguments of ${json(capability)} are an object, not ${kindOf(given)}`);
+    throw new TypeError(`rho: the arguments of ${json(capability)} are an object, not ${kindOf(given)}`);
   }
   const reply = ask({ capability, arguments: given });
   if (hasOwn(reply, "ok")) return reply.ok;
@@ -25,7 +25,7 @@ const LEVEL = { debug: 10, info: 20, warning: 30, error: 40 };
 /** A value as one line of the log: text as it is, errors with their stack, anything else as JSON where it can be. */
 function shown(value) {
   if (typeof value === "string") return value;
-  if (typeof value !== "object" || value === null) return typeof value === "bigint" ? `${value}n` : text(value);
+  if (typeof value !== "object" || value === null) return typeof value === "bigint" ? `${value}n` : String(value);
   try {
     if (value instanceof Error) return `${value.name}: ${value.message}`;
     return json(value) ?? kindOf(value);

@@ -15,10 +15,10 @@ const KEYS = {
 
 /** Declares a tool with schemas of its own: `export const f = tool({ description, input }, (args, ctx) => ...)`. */
 export function tool(declaration, run) {
-  if (typeof run !== "function") throw new TypeError_(`rho: tool(declaration, function): the function is ${kindOf(run)}`);
+  if (typeof run !== "function") throw new TypeError(`rho: tool(declaration, function): the function is ${kindOf(run)}`);
   options(declaration, KEYS, "tool");
   if (typeof declaration?.description !== "string" || declaration.description.trim() === "") {
-    throw new TypeError_("rho: tool({ description, input }, function) needs a description");
+    throw new TypeError("rho: tool({ description, input }, function) needs a description");
   }
   declarations.set(run, declaration);
   return run;
@@ -32,6 +32,17 @@ function declared(name, run) {
   return { name, description, input_schema, output_schema: output, ...others };
 }
 
+/** The tool's entry; what is wrong with it has the line of its function. */
+function placed(name, run) {
+  try {
+    return declared(name, run);
+  } catch (error) {
+    const at = loaded.source.indexOf(Function.prototype.toString.call(run));
+    if (error instanceof WrongDeclaration && at >= 0) error.line = loaded.source.slice(0, at).split("\n").length;
+    throw error;
+  }
+}
+
 const HELP = 'export function shout(args) { return args.text.toUpperCase(); }';
 
 /** The tools of a module: fills `tools` (tools.js) and answers the manifest's part. */
@@ -43,12 +54,12 @@ function toolsOf(exports) {
     if (name === "capabilities" && Array.isArray(found)) {
       capabilities = found;
     } else if (typeof found === "function") {
-      if (name === "default") throw new SyntaxError("export default has no name to call it by: write export function NAME(args)");
-      declaredTools.push(declared(name, found));
+      if (name === "default") throw new WrongDeclaration("export default has no name to call it by: write export function NAME(args)");
+      declaredTools.push(placed(name, found));
       tools[name] = found;
     }
   }
-  if (declaredTools.length === 0) throw new SyntaxError(`the file exports no function, so it has no tool: ${HELP}`);
+  if (declaredTools.length === 0) throw new WrongDeclaration(`the file exports no function, so it has no tool: ${HELP}`);
   return { tools: declaredTools, capabilities };
 }
 
@@ -60,11 +71,11 @@ function load({ source, file }) {
     const promise = evaluate(source, file);
     runJobs();
     const state = promiseState(promise);
-    if (state === 0) throw new TypeError_("the file awaits, at its top level, something that never settles");
+    if (state === 0) throw new WrongDeclaration("the file awaits, at its top level, something that never settles");
     if (state === 2) throw promiseResult(promise);
     const found = { ok: toolsOf(namespace()) };
     const why = fault(found, "", 0);
-    if (why !== undefined) throw new TypeError_(`a declaration is no plain data: ${why}`);
+    if (why !== undefined) throw new WrongDeclaration(`a declaration is no plain data: ${why}`);
     return found;
   } catch (error) {
     return { error: explained(error) };
@@ -80,12 +91,16 @@ const HINTS = [
 const EXPORTS = ["AskUser", "Failed", "Halt", "HostError", "Image", "Ok", "host", "log", "progress", "tool"];
 
 function explained(error) {
+  if (error instanceof WrongDeclaration) {
+    const { message, line } = error;
+    return { message, line, text: line === undefined ? undefined : lineOf(line) };
+  }
   const told = thrown(error).raised ?? { message: "the file threw an answer while it was loaded" };
   const message = told.type === undefined ? told.message : `${told.type}: ${told.message}`;
   const at = frames(textOf(error, "stack") ?? "")[0] ?? importAt(message);
   const hint = HINTS.find(([pattern]) => pattern.test(message))?.[1];
   return {
-    message: message.replace(/^(SyntaxError|TypeError): (?=the file|a declaration|\S+ (has no description|takes arguments|gets all))/, ""),
+    message,
     line: at?.line,
     column: at?.column,
     text: at === undefined ? undefined : lineOf(at.line),

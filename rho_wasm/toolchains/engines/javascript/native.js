@@ -4,6 +4,9 @@
 const [keep, logText, ask, evaluate, namespace, runJobs, promiseState, promiseResult, random] = globalThis["rho:native"];
 delete globalThis["rho:native"];
 
+const { Array, ArrayBuffer, Date, Error, Function, JSON, Map, Object, Promise } = globalThis;
+const { RangeError, RegExp, Set, String, TypeError, Uint8Array, Uint8ClampedArray, WeakMap } = globalThis;
+
 /** What stands in the slots of `keep`, in the order of entries.wat. */
 const SLOT = { load: 0, call: 1, raised: 2, notPlain: 3, malformed: 4, negative: 5, big: 6, lastCall: 7, lastLoad: 8 };
 
@@ -14,7 +17,8 @@ const keysOf = Object.keys;
 const prototypeOf = Object.getPrototypeOf;
 const objectPrototype = Object.prototype;
 const json = JSON.stringify;
-const text = String;
+const setPrototypeOf = Object.setPrototypeOf;
+const isView = ArrayBuffer.isView;
 const indexOf = uncurry(String.prototype.indexOf);
 const lastIndexOf = uncurry(String.prototype.lastIndexOf);
 const slice = uncurry(String.prototype.slice);
@@ -24,8 +28,6 @@ const exec = uncurry(RegExp.prototype.exec);
 const push = uncurry(Array.prototype.push);
 const join = uncurry(Array.prototype.join);
 const classOf = uncurry(Object.prototype.toString);
-const TypeError_ = TypeError;
-const RangeError_ = RangeError;
 
 /** "an array", "a Map", "a function": a value's kind, as an error names it. Runs no code of the value's. */
 function kindOf(value) {
@@ -34,9 +36,9 @@ function kindOf(value) {
   if (typeof value !== "object") return typeof value === "undefined" ? "undefined" : `a ${typeof value}`;
   if (isArray(value)) return "an array";
   const name = slice(classOf(value), 8, -1);
-  if (name !== "Object") return `${exec(/^[AEIOU]/, name) ? "an" : "a"} ${name}`;
-  const made = prototypeOf(value)?.constructor?.name;
-  return typeof made === "string" && made !== "" && made !== "Object" ? `a ${made}` : "an object";
+  const made = name === "Object" ? prototypeOf(value)?.constructor?.name : name;
+  if (typeof made !== "string" || made === "" || made === "Object") return "an object";
+  return `${exec(/^[AEIOU]/, made) === null ? "a" : "an"} ${made}`;
 }
 
 // The engine's own Math.random was seeded when the engine was made, and would be the same in every call.

@@ -81,6 +81,7 @@
     (local.set $text (call $to_text (global.get $context) (global.get $scratch) (local.get $value) (i32.const 0)))
     (if (i32.eqz (local.get $text)) (then (return (i64.const 0x6_0000_0000))))
     (local.set $length (i32.load (global.get $scratch)))
+    (drop (call $mend_surrogates (local.get $text) (local.get $length)))
     (call $host_log (local.get $level) (local.get $text) (local.get $length))
     (call $free_text (global.get $context) (local.get $text))
     (i64.const 0x3_0000_0000))

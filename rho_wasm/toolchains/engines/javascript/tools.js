@@ -29,12 +29,12 @@ keep(SLOT.call, call);
 keep(SLOT.raised, raised);
 keep(SLOT.notPlain, notPlain);
 keep(SLOT.malformed, () => {
-  throw new TypeError_("rho: what the host sent is no plain CBOR");
+  throw new TypeError("rho: what the host sent is no plain CBOR");
 });
 keep(SLOT.negative, (below) => -1n - below);
 keep(SLOT.big, (value) => {
   if (value >= 1n << 64n || value < -(1n << 64n)) {
-    throw new RangeError_("rho: a BigInt of the answer is outside -2^64 .. 2^64-1");
+    throw new RangeError("rho: a BigInt of the answer is outside -2^64 .. 2^64-1");
   }
   return value < 0n ? [0x20, -1n - value] : [0, value];
 });

@@ -1,5 +1,8 @@
 // JSDoc's type expressions, and TypeScript's that look the same, as JSON Schema.
 
+/** What is wrong with how a tool is declared, in words for its author. */
+class WrongDeclaration extends Error {}
+
 const SIMPLE = {
   string: { type: "string" },
   number: { type: "number" },
@@ -28,7 +31,7 @@ class TypeReader {
     while (TOKEN.lastIndex < whole.length) {
       const from = TOKEN.lastIndex;
       const found = TOKEN.exec(whole);
-      if (found === null) throw new SyntaxError(`the type {${source}} cannot be read at ${json(whole.slice(from, from + 12))}`);
+      if (found === null) throw new WrongDeclaration(`the type {${source}} cannot be read at ${json(whole.slice(from, from + 12))}`);
       const [, quoted, number, name, sign] = found;
       this.tokens.push({ quoted, number, name, sign });
     }
@@ -46,12 +49,12 @@ class TypeReader {
   }
 
   expect(sign) {
-    if (!this.eat(sign)) throw new SyntaxError(`the type {${this.source}} needs a "${sign}"`);
+    if (!this.eat(sign)) throw new WrongDeclaration(`the type {${this.source}} needs a "${sign}"`);
   }
 
   whole() {
     const schema = this.union();
-    if (this.place < this.tokens.length) throw new SyntaxError(`the type {${this.source}} goes on after its end`);
+    if (this.place < this.tokens.length) throw new WrongDeclaration(`the type {${this.source}} goes on after its end`);
     return schema;
   }
 
@@ -83,7 +86,7 @@ class TypeReader {
     }
     if (sign === "{") return this.record();
     if (name !== undefined) return this.named(name.replace(/\.$/, ""));
-    throw new SyntaxError(`the type {${this.source}} cannot be read`);
+    throw new WrongDeclaration(`the type {${this.source}} cannot be read`);
   }
 
   record() {
@@ -92,7 +95,7 @@ class TypeReader {
     while (!this.eat("}")) {
       const { name, quoted } = this.next;
       const key = name ?? quoted?.slice(1, -1);
-      if (key === undefined) throw new SyntaxError(`the type {${this.source}} needs the name of a property`);
+      if (key === undefined) throw new WrongDeclaration(`the type {${this.source}} needs the name of a property`);
       this.place += 1;
       const optional = this.eat("?");
       this.expect(":");
@@ -116,7 +119,7 @@ class TypeReader {
     if ((lower === "promise" || lower === "readonly") && inside.length === 1) return inside[0];
     if (inside.length === 0 && hasOwn(SIMPLE, lower)) return { ...SIMPLE[lower] };
     const known = "string, number, integer, boolean, null, object, any, T[], Array<T>, Record<string, T>, {a: T, b?: T}, 'a' | 'b'";
-    throw new SyntaxError(`the type ${name} is not known; a type is one of ${known}`);
+    throw new WrongDeclaration(`the type ${name} is not known; a type is one of ${known}`);
   }
 
   arguments() {
@@ -124,7 +127,7 @@ class TypeReader {
     const inside = [];
     while (!this.eat(">")) {
       inside.push(this.union());
-      if (!this.eat(",") && this.next.sign !== ">") throw new SyntaxError(`the type {${this.source}} needs a ">"`);
+      if (!this.eat(",") && this.next.sign !== ">") throw new WrongDeclaration(`the type {${this.source}} needs a ">"`);
     }
     return inside;
   }
@@ -156,7 +159,7 @@ function constant(values) {
   return kinds.size === 1 ? { type: [...kinds][0], enum: values } : { enum: values };
 }
 
-/** The schema of a type expression. Throws SyntaxError, whose message says what is wrong with it. */
+/** The schema of a type expression. Throws WrongDeclaration. */
 function schemaOf(expression) {
   return new TypeReader(expression).whole();
 }

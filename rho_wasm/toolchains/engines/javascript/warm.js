@@ -9,7 +9,7 @@
    * @returns {Array<number>} one
    */
   function warm(args, ctx) {
-    throw new TypeError_("warm");
+    throw new TypeError("warm");
   }
   loaded.file = "warm.js";
   loaded.source = `/**
