@@ -97,7 +97,9 @@ class _Frame:
         "trap_at",
     )
 
+    @sure_entry
     def __init__(self) -> None:
+        self.store = self.future = 0
         instance, export, memory = ffi.wasmtime_instance_t(), ffi.wasmtime_extern_t(), ffi.wasmtime_extern_t()
         values = (ffi.wasmtime_val_t * 2)()
         result = ffi.wasmtime_val_t()
@@ -124,7 +126,6 @@ class _Frame:
         self.trap: Any = trap
         self.error: Any = error
         self.trap_at, self.error_at = _A(trap), _A(error)
-        self.store = self.future = 0
         ends = (self.trap_at, self.error_at)
         self.new_store_of: list[int | None] = [0, 0, None]
         self.new_instance_of: list[int | None] = [0, 0, self.instance, *ends]
