@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, closing
+from functools import partial
 
 import anyio.to_thread
 
@@ -25,7 +26,8 @@ from rho_wasm.sandbox import NativeCache, Sandbox
 from rho_wasm.sandbox.images import EngineFinder
 from rho_wasm.sandbox.ways import Way
 from rho_wasm.sources import ToolSource
-from rho_wasm.toolchains import build
+from rho_wasm.toolchains import EngineShelf, ImageBuilder, build
+from rho_wasm.toolchains.image_builder import INTERPRETED
 from rho_wasm.tools import Tool
 from rho_wasm.untrusted import type_name
 
@@ -69,7 +71,7 @@ class Host:
         on_event: OnEvent | None = None,
         workers: int = 0,
         way: Way | None = None,
-        engines: EngineFinder | None = None,
+        engines: EngineShelf | EngineFinder | None = None,
     ) -> AsyncIterator[Host]:
         """A host on ``store``: a folder (made if it is not there), ``":memory:"``, or a :class:`Store`.
 
@@ -78,9 +80,10 @@ class Host:
         the path of its TOML file; None is the default policy. ``limits`` bound the host, or, given :class:`Limits`,
         each call. ``approve`` answers the switch gate ``approval``. ``on_event`` hears every event, in the event
         loop's thread. ``workers`` above 0 is how many processes run guests; else this process does. ``way`` is how it
-        calls them (:class:`Sandbox`). ``engines`` finds the interpreters of tools that are images over one (Python,
-        JavaScript); without it they are refused. A :class:`Store` that was handed in stays open; everything else is
-        closed at the end.
+        calls them (:class:`Sandbox`). ``engines`` has the interpreters of tools that are images over one (Python,
+        JavaScript), or is a function that finds them; None is this user's own shelf. Nothing is installed there: an
+        image over an engine that is missing is refused. A :class:`Store` that was handed in stays open; everything
+        else is closed at the end.
 
         Raises :class:`rho_wasm.errors.PolicyError` and :class:`rho_wasm.errors.StoreError`: then nothing was started.
         """
@@ -90,6 +93,8 @@ class Host:
             raise TypeError(f"a gate is a function (call, context), not a {type_name(gate)}")
         loaded = policy if isinstance(policy, Policy) else Policy() if policy is None else Policy.load(policy)
         bounds = HostLimits(call=limits) if isinstance(limits, Limits) else limits or HostLimits()
+        shelf = engines if isinstance(engines, EngineShelf) else EngineShelf.default()
+        find = shelf.find if engines is None or isinstance(engines, EngineShelf) else engines
         opened = store if isinstance(store, Store) else await anyio.to_thread.run_sync(Store.open, store)
         try:
             async with (
@@ -98,15 +103,16 @@ class Host:
                     cache=NativeCache.default(max_bytes=bounds.compiled_cache_bytes),
                     workers=workers,
                     way=way,
-                    engines=engines,
+                    engines=find,
                 ) as sandbox,
+                ImageBuilder(shelf=shelf, sandbox=sandbox, install=False) as images,
                 DynamicSource(
                     opened,
                     sandbox,
                     policy=loaded,
                     limits=bounds,
                     approve=approve,
-                    rebuild=_rebuild,
+                    rebuild=partial(_rebuild, images),
                     on_event=on_event,
                 ) as source,
             ):
@@ -134,7 +140,9 @@ class Host:
                 opened.close()
 
 
-async def _rebuild(artifact: Artifact) -> bytes:
+async def _rebuild(images: ImageBuilder, artifact: Artifact) -> bytes:
     """What this host makes of an artifact's source: a claim that is the same byte for byte becomes ``built here``."""
-    built = await build(artifact.source or "", language=artifact.language, manifest=artifact.manifest)
-    return built.wasm
+    source, language = artifact.source or "", artifact.language
+    if language is not None and language in INTERPRETED:
+        return (await images.build(source, language=language, manifest=artifact.manifest)).wasm
+    return (await build(source, language=language, manifest=artifact.manifest)).wasm

@@ -24,6 +24,7 @@ from rho_wasm.cli.options import (
     read_bytes,
 )
 from rho_wasm.cli.output import Output, UsageProblem
+from rho_wasm.cli.progress import engine_progress
 from rho_wasm.cli.results import show_result
 from rho_wasm.dynamic.artifact import Artifact
 from rho_wasm.dynamic.strikes import Quarantine
@@ -52,7 +53,7 @@ _SECTIONS = (
 
 
 def build_file(
-    source: Annotated[Path, typer.Argument(metavar="SRC", help="A source file: .wat or .c.")],
+    source: Annotated[Path, typer.Argument(metavar="SRC", help="A source file: .wat, .c, .py, .js or .ts.")],
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="OUT.wasm", help="Default: SRC with .wasm.")
     ] = None,
@@ -69,7 +70,10 @@ def build_file(
         raise UsageProblem(f"{source}: is a module already; build takes a source")
     target = out or source.with_suffix(".wasm")
     began = time.monotonic()
-    artifact = anyio.run(lambda: artifact_of(source, language=language, manifest=manifest, trusted=trusted))
+    with engine_progress(output, "making the engine") as tell:
+        artifact = anyio.run(
+            lambda: artifact_of(source, language=language, manifest=manifest, trusted=trusted, progress=tell)
+        )
     seconds = time.monotonic() - began
     write_whole(target, artifact.wasm)
     output.object(artifact.as_json() | {"file": str(target), "build_ms": round(seconds * 1000), "log": artifact.log})

@@ -15,7 +15,7 @@ from rho_wasm.dynamic.artifact import Artifact
 from rho_wasm.errors import ModuleRejected
 from rho_wasm.limits import MIB
 from rho_wasm.policy import Policy
-from rho_wasm.toolchains import build, languages
+from rho_wasm.toolchains import Progress, build, languages
 
 __all__ = [
     "JsonOption",
@@ -84,9 +84,17 @@ def policy_of(path: Path | None) -> Policy:
 
 
 async def artifact_of(
-    path: Path, *, language: str | None = None, manifest: Path | None = None, trusted: bool = False
+    path: Path,
+    *,
+    language: str | None = None,
+    manifest: Path | None = None,
+    trusted: bool = False,
+    progress: Progress | None = None,
 ) -> Artifact:
-    """What ``path`` is: a built module is taken as it is, a source is built."""
+    """What ``path`` is: a built module is taken as it is, a source is built.
+
+    ``progress`` hears of an engine that is made for it.
+    """
     if language is None and path.suffix == ".wasm":
         try:
             return Artifact.from_wasm(read_bytes(path, limit=64 * MIB))
@@ -106,7 +114,7 @@ async def artifact_of(
         if not isinstance(declared, dict):
             raise UsageProblem(f"{manifest}: a manifest is one JSON object")
     try:
-        return await build(path, language=language, manifest=declared, trusted=trusted)
+        return await build(path, language=language, manifest=declared, trusted=trusted, progress=progress)
     except ModuleRejected as error:
         raise InFile(path, error) from None
 

@@ -9,6 +9,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Self
 
+import anyio.to_thread
+
 from rho_wasm.dynamic.artifact import Artifact
 from rho_wasm.errors import BuildError, Closed, Diagnostic
 from rho_wasm.limits import HostLimits
@@ -37,7 +39,8 @@ class ImageBuilder:
 
     ``shelf`` has the engines (the default one), and makes what is missing at the first build, which takes seconds to a
     minute: ``progress`` hears of it. ``sandbox`` is used and stays open; without one it opens its own. ``limits`` are
-    of a source, ``host_limits`` what an image must pass. ``specs`` are the engines that may be made.
+    of a source, ``host_limits`` what an image must pass. ``specs`` are the engines that there are. Without ``install``
+    an engine that is not there is no engine (:class:`BuildError`, ``engine_missing``).
     """
 
     def __init__(
@@ -49,6 +52,7 @@ class ImageBuilder:
         host_limits: HostLimits | None = None,
         specs: Sequence[EngineSpec] | None = None,
         progress: Progress | None = None,
+        install: bool = True,
     ) -> None:
         self._shelf = shelf or EngineShelf.default()
         self._given = sandbox
@@ -57,6 +61,7 @@ class ImageBuilder:
         self._host_limits = host_limits or (sandbox.limits if sandbox is not None else HostLimits())
         self._specs = specs
         self._progress = progress
+        self._install = install
         self._engines: dict[str, EngineBinary] = {}
         self._stack = AsyncExitStack()
 
@@ -113,8 +118,15 @@ class ImageBuilder:
         return await self._engine(self._spec(language))
 
     async def _engine(self, spec: EngineSpec) -> EngineBinary:
-        if spec.name not in self._engines:
-            self._engines[spec.name] = await self._shelf.get(spec, progress=self._progress)
+        engine = self._engines.get(spec.name) or await anyio.to_thread.run_sync(self._shelf.find_made, spec)
+        if engine is None and not self._install:
+            raise BuildError(
+                spec.languages[0],
+                [Diagnostic(f"the engine {spec.title} is not installed")],
+                reason="engine_missing",
+                hint=f"rho-wasm engines install {spec.name}",
+            )
+        self._engines[spec.name] = engine or await self._shelf.install(spec, progress=self._progress)
         return self._engines[spec.name]
 
     def _spec(self, language: str) -> EngineSpec:
