@@ -24,13 +24,16 @@ from rho_wasm.sandbox.watch import GROW_REFUSED
 if TYPE_CHECKING:
     from rho_wasm.sandbox.runtime import Runtime
 
-__all__ = ["HOST_BYTE_FUEL", "HOST_CALL_FUEL", "MAX_TICKS", "SLICE_S", "GuestCall"]
+__all__ = ["HOST_BYTE_FUEL", "HOST_CALL_FUEL", "IMAGE_SLICE_S", "MAX_TICKS", "SLICE_S", "GuestCall"]
 
 MAX_TICKS = 10
 """A guest asks at least every 50 ms whether to go on. Asking takes the interpreter lock, which others may hold."""
 
 SLICE_S = 0.000_5
 """What a guest may run on the event loop's thread: long enough for a short call, too short for anybody to notice."""
+
+IMAGE_SLICE_S = 0.001_5
+"""The same for an image, whose memory is copied first: waking a thread for what is left would take longer than it."""
 
 HOST_CALL_FUEL = 10_000
 """Of each host call: it costs about 10 µs in Python, as long as 10,000 units of a guest's own."""
@@ -81,6 +84,11 @@ class GuestCall:
         again._began = self._began
         again.guest_cpu_ms = self.guest_cpu_ms
         return again
+
+    @property
+    def slice_s(self) -> float:
+        """How long it may run on the event loop's thread."""
+        return SLICE_S if self._linked.preparation is None else IMAGE_SLICE_S
 
     def cancel(self) -> None:
         """Stops the guest within a moment, wherever it is; a call that has not begun ends as soon as it does."""

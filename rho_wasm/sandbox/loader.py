@@ -113,7 +113,7 @@ class Loader:
     async def _over_engine(self, admitted: AdmittedImage) -> NativeModule:
         engine = await self.interpreters.of_hash(admitted.engine)
         image = admitted.image
-        linked = engine.linked.over(image, overruns=_IN_THREAD if image.size > COPIED_AT_ONCE else 0)
+        linked = engine.linked.over(image, overruns=_IN_THREAD if image.touched > COPIED_AT_ONCE else 0)
         return NativeModule(admitted.sha256, admitted.manifest, linked, names=b"", on_end=self._ended)
 
     async def _native(self, admitted: Admitted) -> NativeModule:

@@ -50,7 +50,7 @@ class SlicedCall:
         """
         call = self._call
         call.state.hurried = True
-        call.slice_ends = time.monotonic() + SLICE_S
+        call.slice_ends = time.monotonic() + call.slice_s
         return self._advance()
 
     def rest(self) -> bytes:
