@@ -87,21 +87,18 @@ class ToolSchemas:
 
     def of(self, tool: Tool) -> ArgumentSchema:
         """Raises :class:`SchemaInvalid` if the schema of ``tool`` is none, or an untrusted tool's text hides things."""
-        found = self._found(tool)
+        found = self.seen(tool)
         if isinstance(found, SchemaInvalid):
             raise found.with_traceback(None)
         return found
 
-    def usable(self, tool: Tool) -> bool:
-        """Whether ``tool`` can be offered."""
-        return type(self._found(tool)) is ArgumentSchema
-
     def problem(self, tool: Tool) -> str | None:
         """Why ``tool`` cannot be offered, or None."""
-        found = self._found(tool)
+        found = self.seen(tool)
         return str(found) if isinstance(found, SchemaInvalid) else None
 
-    def _found(self, tool: Tool) -> ArgumentSchema | SchemaInvalid:
+    def seen(self, tool: Tool) -> ArgumentSchema | SchemaInvalid:
+        """The schema of ``tool``, or what is wrong with it."""
         key = id(tool)
         entry = self._entries.get(key)
         if entry is None or entry[0]() is not tool:

@@ -39,7 +39,8 @@ _JSON: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow
 _JSON_SCALARS: Final = frozenset({str, bool, type(None)})
 _JSON_DEPTH, _JSON_ITEMS = 64, 100_000
 
-_STRING, _LIST, _MAP = 3, 4, 5  # major types
+_STRING, _MAP = 3, 5  # major types
+_LISTS, _MAPS, _TAGS = 4 << 5, 5 << 5, 6 << 5  # the first of their heads
 
 # How many bytes an item takes whose first byte is the index, where that byte alone says so; else 0.
 _WHOLE: Final = (
@@ -178,25 +179,25 @@ def _scan(data: bytes, max_depth: int, max_items: int) -> None:
         if size := whole[head]:
             at += size
             continue
-        major = head >> 5
+        at += 1
         length = head & 31
-        if major > _MAP or length == 31:
-            raise Malformed(_why_not_plain(head), at)
-        if length < 24:
-            at += 1
-        elif length > 27:
-            raise Malformed("a reserved length", at)
-        else:
-            begin, at = at + 1, at + 1 + _WIDTH[length]
+        if head >= _TAGS or length == 31:
+            raise Malformed(_why_not_plain(head), at - 1)
+        if length > 23:
+            if length > 27:
+                raise Malformed("a reserved length", at - 1)
+            begin, at = at, at + _WIDTH[length]
             length = int.from_bytes(data[begin:at], "big")  # Where that is too short, `at` is behind the end.
-        if major < _LIST:
+        if head < _LISTS:
             at += length
             continue
         if length > end - at:
             raise IndexError
         outer.append((left, pairs))
-        left, pairs = length, major == _MAP
-        items += 2 * length if pairs else length
+        left = length
+        if pairs := head >= _MAPS:
+            length += length
+        items += length
         if items > max_items:
             raise TooLarge("items", max_items, items)
         if len(outer) > max_depth:

@@ -13,7 +13,7 @@ from typing import Any
 from rho_wasm.builtin import builtin_tools
 from rho_wasm.builtin.outputs import MemoryOutputs, Outputs
 from rho_wasm.calls import RunningCall
-from rho_wasm.errors import NameInvalid, NameReserved, NotATool, RhoError
+from rho_wasm.errors import NameInvalid, NameReserved, NotATool, RhoError, SchemaInvalid
 from rho_wasm.events import OnEvent, SourceFailed, emit
 from rho_wasm.names import MAX_NAME_CHARS, Reservations, problem_of
 from rho_wasm.offered import Shadowed, ToolSchemas, ToolSnapshot
@@ -150,7 +150,7 @@ class ToolRegistry:
                 self._report(source, "lookup", error, (name,))
                 continue
             # The first that has the name decides, as in the list: a later one must not step in unnoticed.
-            return found if self._schemas.usable(found) else None
+            return None if isinstance(self._schemas.seen(found), SchemaInvalid) else found
         return None
 
     def list(self) -> Sequence[Tool]:

@@ -107,7 +107,7 @@ def beginning(text: str, max_chars: int, *, trusted: bool) -> tuple[int, str]:
 
     What is not shown is not looked at: escaping a megabyte of control characters would hold the event loop up.
     """
-    shown = text if len(text) <= max_chars else cut_at_line(text, max_chars)
+    shown = cut_at_line(text, max_chars)
     read = model_text(shown, trusted=trusted)
     while len(read) > max_chars and len(shown) > 1:
         shown = cut_at_line(shown, len(shown) // 2)
@@ -126,6 +126,10 @@ def cut_text(
 
     The notice is the host's own last line, outside the tool's text. Where the text cannot be kept it says so.
     """
+    if len(text) <= max_chars:
+        whole = model_text(text, trusted=trusted)
+        if len(whole) <= max_chars:
+            return whole, None
     count, shown = beginning(text, max_chars, trusted=trusted)
     if count == len(text):
         return shown, None
