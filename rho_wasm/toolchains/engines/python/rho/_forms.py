@@ -1,0 +1,317 @@
+"""From a type annotation to a form: its JSON Schema, and how an argument that fits it becomes a value of that type."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import collections.abc
+import dataclasses
+import enum
+import types
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+__all__ = ["ArgumentError", "Form", "FormError", "Forms", "hints_of"]
+
+Reader = Callable[[Any], Any]
+
+_LISTS = frozenset(
+    {
+        list,
+        collections.abc.Sequence,
+        collections.abc.Iterable,
+        collections.abc.Collection,
+        collections.abc.MutableSequence,
+    }
+)
+_MAPS = frozenset({dict, collections.abc.Mapping, collections.abc.MutableMapping})
+_SUPPORTED = (
+    "str, int, float, bool, bytes, None, Any, list, tuple, dict[str, ...], Literal, Optional and unions, Enum, "
+    "TypedDict, dataclasses and Annotated"
+)
+
+
+class FormError(TypeError):
+    """An annotation that no schema can be made from. ``parameter`` is set by whoever knows whose it is."""
+
+    parameter: str | None = None
+
+
+class ArgumentError(ValueError):
+    """An argument that fits its schema but is no value of its type."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """``read`` is None where arguments are what they should be already; ``fits`` tells members of a union apart."""
+
+    schema: Mapping[str, Any]
+    fits: Callable[[Any], bool]
+    read: Reader | None = None
+
+
+class Forms:
+    """Forms of one function's annotations. ``definitions`` are the schemas of types that hold themselves."""
+
+    def __init__(self) -> None:
+        self.definitions: dict[str, Any] = {}
+        self._open: list[Any] = []
+        self._recursive: set[Any] = set()
+        self._readers: dict[Any, Reader] = {}
+
+    def of(self, kind: Any) -> Form:
+        """Raises :class:`FormError`."""
+        if (form := _scalar(kind)) is not None:
+            return form
+        origin, parts = get_origin(kind), get_args(kind)
+        if origin is Annotated:
+            return self._annotated(parts[0], parts[1:])
+        if isinstance(kind, typing.NewType):
+            return self.of(kind.__supertype__)
+        if type(kind).__name__ == "TypeAliasType":
+            return self.of(kind.__value__)
+        if origin is Literal:
+            return _literal(parts)
+        if origin is Union or origin is types.UnionType:
+            return self._union(parts)
+        if kind in _LISTS or origin in _LISTS:
+            return self._list(parts)
+        if kind is tuple or origin is tuple:
+            return self._tuple(parts)
+        if kind in _MAPS or origin in _MAPS:
+            return self._map(parts)
+        if isinstance(kind, type):
+            if issubclass(kind, enum.Enum):
+                return _enum(kind)
+            if dataclasses.is_dataclass(kind):
+                return self._named(kind, self._dataclass)
+            if typing.is_typeddict(kind):
+                return self._named(kind, self._typed_dict)
+        raise FormError(f"{_name(kind)} is no type that a schema can be made from; there are {_SUPPORTED}")
+
+    def _annotated(self, kind: Any, extras: tuple[Any, ...]) -> Form:
+        form = self.of(kind)
+        schema = dict(form.schema)
+        for extra in extras:
+            if isinstance(extra, str):
+                schema["description"] = extra
+            elif isinstance(extra, Mapping):
+                schema.update(extra)
+        return dataclasses.replace(form, schema=schema)
+
+    def _union(self, kinds: tuple[Any, ...]) -> Form:
+        forms = [self.of(kind) for kind in kinds]
+        schemas = [dict(form.schema) for form in forms]
+        fits = [form.fits for form in forms]
+
+        def read(value: Any) -> Any:
+            for form in forms:
+                if form.fits(value):
+                    return value if form.read is None else form.read(value)
+            raise ArgumentError("fits none of its types")
+
+        reads = read if any(form.read for form in forms) else None
+        return Form({"anyOf": schemas}, lambda value: any(fit(value) for fit in fits), reads)
+
+    def _list(self, parts: tuple[Any, ...]) -> Form:
+        if not parts:
+            return Form({"type": "array"}, _is_list)
+        form = self.of(parts[0])
+        schema = {"type": "array", "items": dict(form.schema)} if form.schema else {"type": "array"}
+        if (read := form.read) is None:
+            return Form(schema, _is_list)
+        return Form(schema, _is_list, lambda value: [read(item) for item in value])
+
+    def _tuple(self, parts: tuple[Any, ...]) -> Form:
+        if not parts:
+            return Form({"type": "array"}, _is_list, tuple)
+        if len(parts) == 2 and parts[1] is Ellipsis:
+            form = self._list(parts[:1])
+            read = form.read
+            return Form(form.schema, _is_list, tuple if read is None else lambda value: tuple(read(value)))
+        forms = [self.of(part) for part in parts if part != ()]
+        schema = {
+            "type": "array",
+            "prefixItems": [dict(form.schema) for form in forms],
+            "minItems": len(forms),
+            "maxItems": len(forms),
+        }
+
+        def read_each(value: Any) -> Any:
+            return tuple(
+                item if form.read is None else form.read(item) for form, item in zip(forms, value, strict=True)
+            )
+
+        return Form(schema, lambda value: _is_list(value) and len(value) == len(forms), read_each)
+
+    def _map(self, parts: tuple[Any, ...]) -> Form:
+        if not parts:
+            return Form({"type": "object"}, _is_map)
+        if parts[0] is not str:
+            raise FormError(f"the keys of a map are text: dict[str, ...], not dict[{_name(parts[0])}, ...]")
+        form = self.of(parts[1])
+        schema: dict[str, Any] = {"type": "object"}
+        if form.schema:
+            schema["additionalProperties"] = dict(form.schema)
+        if (read := form.read) is None:
+            return Form(schema, _is_map)
+        return Form(schema, _is_map, lambda value: {key: read(item) for key, item in value.items()})
+
+    def _named(self, kind: type, make: Callable[[type], tuple[dict[str, Any], Reader | None, frozenset[str]]]) -> Form:
+        """A type with fields. One that holds itself is said once, in ``definitions``, and named there."""
+        reference = {"$ref": f"#/$defs/{kind.__name__}"}
+        if kind in self._open:
+            self._recursive.add(kind)
+            return Form(reference, _is_map, lambda value: self._readers[kind](value))
+        self._open.append(kind)
+        try:
+            schema, read, required = make(kind)
+        finally:
+            self._open.pop()
+        names = frozenset(schema["properties"])
+        self._readers[kind] = read or (lambda value: value)
+
+        def fits(value: Any) -> bool:
+            return _is_map(value) and required <= value.keys() <= names
+
+        if kind in self._recursive:
+            self.definitions[kind.__name__] = schema
+            return Form(reference, fits, read)
+        return Form(schema, fits, read)
+
+    def _dataclass(self, kind: type) -> tuple[dict[str, Any], Reader | None, frozenset[str]]:
+        hints = hints_of(kind)
+        fields = [field for field in dataclasses.fields(kind) if field.init]
+        forms = {field.name: self._field(kind, field.name, hints.get(field.name, field.type)) for field in fields}
+        schema = _object({name: dict(form.schema) for name, form in forms.items()})
+        for field in fields:
+            if field.default is not dataclasses.MISSING and _is_plain(field.default):
+                schema["properties"][field.name]["default"] = field.default
+        missing = dataclasses.MISSING
+        required = [f.name for f in fields if f.default is missing and f.default_factory is missing]
+        if required:
+            schema["required"] = required
+        read = _fields_reader(forms)
+
+        def build(value: Any) -> Any:
+            return kind(**value) if read is None else kind(**read(value))
+
+        return schema, build, frozenset(required)
+
+    def _typed_dict(self, kind: type) -> tuple[dict[str, Any], Reader | None, frozenset[str]]:
+        forms = {name: self._field(kind, name, hint) for name, hint in hints_of(kind).items()}
+        schema = _object({name: dict(form.schema) for name, form in forms.items()})
+        required: frozenset[str] = kind.__required_keys__  # type: ignore[attr-defined]
+        if required:
+            schema["required"] = [name for name in forms if name in required]
+        return schema, _fields_reader(forms), required
+
+    def _field(self, kind: type, name: str, hint: Any) -> Form:
+        origin = get_origin(hint)
+        if origin is typing.Required or origin is typing.NotRequired:
+            hint = get_args(hint)[0]
+        try:
+            return self.of(hint)
+        except FormError as error:
+            raise FormError(f"{kind.__name__}.{name}: {error}") from None
+
+
+def hints_of(owner: Any) -> dict[str, Any]:
+    """The annotations of a function or a class, those that are text evaluated. Raises :class:`FormError`."""
+    try:
+        return typing.get_type_hints(owner, include_extras=True)
+    except NameError as error:
+        raise FormError(f"an annotation names {error.name}, which is not defined") from None
+    except (TypeError, SyntaxError) as error:
+        raise FormError(f"an annotation cannot be read: {error}") from None
+
+
+def _object(properties: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "additionalProperties": False}
+
+
+def _fields_reader(forms: Mapping[str, Form]) -> Reader | None:
+    reads = {name: form.read for name, form in forms.items() if form.read is not None}
+    if not reads:
+        return None
+
+    def read(value: Any) -> Any:
+        return {name: reads[name](item) if name in reads else item for name, item in value.items()}
+
+    return read
+
+
+def _is_list(value: Any) -> bool:
+    return type(value) is list
+
+
+def _is_map(value: Any) -> bool:
+    return type(value) is dict
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) is float or type(value) is int
+
+
+def _is_plain(value: Any) -> bool:
+    return value is None or type(value) in (str, int, float, bool)
+
+
+def _read_int(value: Any) -> Any:
+    """JSON has one kind of number: 3.0 is an integer."""
+    return int(value) if type(value) is float else value
+
+
+def _read_float(value: Any) -> Any:
+    return float(value) if type(value) is int else value
+
+
+def _read_bytes(value: Any) -> bytes:
+    """Bytes as they are; JSON has none, so there they are base64, in either alphabet."""
+    if type(value) is bytes:
+        return value
+    text = value.replace("-", "+").replace("_", "/")
+    try:
+        return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+    except (binascii.Error, ValueError):
+        raise ArgumentError("is no base64") from None
+
+
+def _scalar(kind: Any) -> Form | None:
+    if kind is str:
+        return Form({"type": "string"}, lambda value: type(value) is str)
+    if kind is int:
+        return Form({"type": "integer"}, lambda value: type(value) is int, _read_int)
+    if kind is float:
+        return Form({"type": "number"}, _is_number, _read_float)
+    if kind is bool:
+        return Form({"type": "boolean"}, lambda value: type(value) is bool)
+    if kind is bytes:
+        schema = {"type": "string", "contentEncoding": "base64"}
+        return Form(schema, lambda value: type(value) in (str, bytes), _read_bytes)
+    if kind is None or kind is type(None):
+        return Form({"type": "null"}, lambda value: value is None)
+    if kind is Any or kind is object:
+        return Form({}, lambda value: True)
+    return None
+
+
+def _literal(values: tuple[Any, ...]) -> Form:
+    if not all(_is_plain(value) and type(value) is not float for value in values):
+        raise FormError("a Literal here is of text, integers, bools and None")
+    return Form({"enum": list(values)}, lambda value: any(value is each or value == each for each in values))
+
+
+def _enum(kind: type[enum.Enum]) -> Form:
+    values = [member.value for member in kind]
+    if not values or not all(_is_plain(value) for value in values):
+        raise FormError(f"the members of {kind.__name__} have values that are no text or numbers")
+    return Form({"enum": values}, lambda value: _is_plain(value) and value in values, kind)
+
+
+def _name(kind: Any) -> str:
+    if isinstance(kind, type) and get_origin(kind) is None:
+        return kind.__name__
+    return repr(kind).removeprefix("typing.")[:80]

@@ -1,0 +1,77 @@
+"""What went wrong, in the author's terms: own lines only, the engine's frames gone, everything bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import Any
+
+__all__ = ["frames", "message_of", "raised", "type_of"]
+
+_MAX_FRAMES = 40
+_SHOWN_FIRST = 8
+_MAX_CAUSES = 4
+_MESSAGE_CHARS = 2_000
+_LINE_CHARS = 200
+
+
+def raised(error: BaseException, file: str, lines: Sequence[str]) -> dict[str, Any]:
+    """The ``raised`` of an answer: the exception's message, type and trace, its causes before it."""
+    trace: list[str] = []
+    for cause in _chain(error):
+        trace += frames(cause.__traceback__, file, lines)
+        if cause is not error:
+            trace.append(f"{type_of(cause)}: {message_of(cause)}"[:_LINE_CHARS])
+            trace.append("which led to:")
+    return {"message": message_of(error), "type": type_of(error), "trace": trace}
+
+
+def frames(traceback: TracebackType | None, file: str, lines: Sequence[str]) -> list[str]:
+    """``file:line in name: text`` of each frame in ``file``, the last the innermost."""
+    found = list(_own(traceback, file))
+    if len(found) > _MAX_FRAMES:
+        left = len(found) - _MAX_FRAMES
+        found[_SHOWN_FIRST : -(_MAX_FRAMES - _SHOWN_FIRST)] = [(0, f"... {left} more ...")]
+    return [
+        name if not line else f"{file}:{line} in {name}: {_text(lines, line)}"[:_LINE_CHARS] for line, name in found
+    ]
+
+
+def type_of(error: BaseException) -> str:
+    """The exception's type, with its module unless that is Python's own or the tool's."""
+    kind = type(error)
+    module = kind.__module__
+    own = module in ("builtins", "tool") or module.partition(".")[0] == "rho"
+    return kind.__qualname__ if own else f"{module}.{kind.__qualname__}"
+
+
+def message_of(error: BaseException) -> str:
+    """What the exception says. Asking runs the author's code, which may fail too."""
+    try:
+        return str(error)[:_MESSAGE_CHARS].encode("utf-8", "backslashreplace").decode()
+    except Exception:
+        return "(its text cannot be had)"
+
+
+def _own(traceback: TracebackType | None, file: str) -> Iterator[tuple[int, str]]:
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        if code.co_filename == file:
+            yield traceback.tb_lineno, code.co_qualname
+        traceback = traceback.tb_next
+
+
+def _text(lines: Sequence[str], line: int) -> str:
+    return lines[line - 1].strip() if 0 < line <= len(lines) else ""
+
+
+def _chain(error: BaseException) -> list[BaseException]:
+    """The exception and what led to it, the first cause first."""
+    chain = [error]
+    while len(chain) < _MAX_CAUSES:
+        last = chain[-1]
+        cause = last.__cause__ or (None if last.__suppress_context__ else last.__context__)
+        if cause is None or cause in chain:
+            break
+        chain.append(cause)
+    return chain[::-1]
