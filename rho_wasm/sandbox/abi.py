@@ -15,6 +15,7 @@ __all__ = [
     "ALLOWED_IMPORTS",
     "CALL",
     "ENGINE_EXPORTS",
+    "ENGINE_EXTENSION",
     "EXPORT_TYPES",
     "GLOBAL_PREFIX",
     "IMAGE_MEMORY",
@@ -50,6 +51,9 @@ RESERVED_PREFIX = "rho:"
 """Exports of such names are the host's own additions."""
 GLOBAL_PREFIX = "rho:global:"
 """Under such names an engine exports each of its mutable globals, so that the host sees whether one changed."""
+
+ENGINE_EXTENSION = "rho_wasm.engine"
+"""In the ``extensions`` of a standalone module's manifest: the SHA-256 of the engine that it has in it."""
 
 IMAGE_MODULE, IMAGE_MEMORY = "rho_engine", "memory"
 """What an image imports, and all that it does: the memory of its engine."""
