@@ -10,7 +10,8 @@ from rho_wasm import wasm as module
 from rho_wasm.errors import ModuleRejected
 from rho_wasm.limits import KIB, MIB, HostLimits
 from rho_wasm.manifest import Manifest
-from rho_wasm.sandbox.abi import MANIFEST_SECTION
+from rho_wasm.sandbox.abi import ENGINE_EXTENSION, MANIFEST_SECTION
+from rho_wasm.sandbox.admission_engine import claimed_engine
 
 __all__ = ["MAX_LOG_CHARS", "MAX_SOURCE_CHARS", "Artifact", "Provenance"]
 
@@ -45,8 +46,11 @@ class Artifact:
     sha256: str = field(init=False)
 
     def __post_init__(self) -> None:
-        limit = HostLimits().module_bytes
-        if len(self.wasm) > limit:
+        limits = HostLimits()
+        limit, size = limits.module_bytes, len(self.wasm)
+        if limit < size <= limits.for_engines().module_bytes and claimed_engine(self.wasm, limits=limits) is not None:
+            limit = size  # It has an engine in it, it says; admission sees whether that is so.
+        if size > limit:
             raise ModuleRejected("module_bytes", "the module is too large", limit=limit, value=len(self.wasm))
         if self.source is not None and len(self.source) > MAX_SOURCE_CHARS:
             raise ModuleRejected(
@@ -61,13 +65,20 @@ class Artifact:
                 f"the module has no section {MANIFEST_SECTION}",
                 hint="build it with rho-wasm build, which embeds the manifest",
             )
+        manifest = Manifest.decode(payload)
+        if ENGINE_EXTENSION not in (manifest.extensions or {}):
+            self._check_size(HostLimits().module_bytes)
         object.__setattr__(self, "wasm", bytes(self.wasm))
         object.__setattr__(self, "log", _text(self.log, MAX_LOG_CHARS))
         for name in ("language", "toolchain"):
             if (text := getattr(self, name)) is not None:
                 object.__setattr__(self, name, _text(text, _MAX_NAME_CHARS))
-        object.__setattr__(self, "manifest", Manifest.decode(payload))
+        object.__setattr__(self, "manifest", manifest)
         object.__setattr__(self, "sha256", hashlib.sha256(self.wasm).hexdigest())
+
+    def _check_size(self, limit: int) -> None:
+        if len(self.wasm) > limit:
+            raise ModuleRejected("module_bytes", "the module is too large", limit=limit, value=len(self.wasm))
 
     @classmethod
     def from_wasm(cls, wasm: bytes, *, source: str | None = None, language: str | None = None) -> Self:

@@ -110,7 +110,7 @@ class ArtifactFiles:
     def get(self, sha256: str) -> bytes:
         """The bytes of that hash. Raises :class:`Corrupt`, naming it, if they are missing, cut short or changed."""
         path = self._path(sha256)
-        limit = HostLimits().module_bytes
+        limit = HostLimits().for_engines().module_bytes
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
             with os.fdopen(descriptor, "rb") as file:

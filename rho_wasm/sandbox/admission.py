@@ -65,6 +65,8 @@ class Admitted:
     """Module and name of each host function that it may call."""
     exports: frozenset[str]
     """Those of the ABI that it has."""
+    standalone: bool = False
+    """Its code is an installed engine's (admission_engine.py), and it is held to the bounds of engines."""
 
     @property
     def has_initialize(self) -> bool:
@@ -72,11 +74,16 @@ class Admitted:
         return INITIALIZE in self.exports
 
 
-def admit(wasm: bytes, *, limits: HostLimits | None = None) -> Admitted:
-    """Lets ``wasm`` in, or raises :class:`ModuleRejected` with the reason of the first check that said no."""
-    module = Facts(wasm, limits or HostLimits())
+def admit(wasm: bytes, *, limits: HostLimits | None = None, standalone: bool = False) -> Admitted:
+    """Lets ``wasm`` in, or raises :class:`ModuleRejected` with the reason of the first check that said no.
+
+    ``standalone`` says that its code is known to be an installed engine's.
+    """
+    limits = limits or HostLimits()
+    module = Facts(wasm, limits.for_engines() if standalone else limits)
     for check in CHECKS:
-        check(module)
+        if check is not check_bodies or not standalone:
+            check(module)
     assert module.manifest is not None, "check_manifest fills it or raises"
     return Admitted(
         sha256=hashlib.sha256(wasm).hexdigest(),
@@ -87,6 +94,7 @@ def admit(wasm: bytes, *, limits: HostLimits | None = None) -> Admitted:
         memory_min_bytes=module.memory_pages * PAGE_BYTES,
         imports=frozenset(module.imports),
         exports=frozenset(module.exports) & {MEMORY, *EXPORT_TYPES},
+        standalone=standalone,
     )
 
 

@@ -1,7 +1,8 @@
 """Which modules may be engines. Their bytes are pinned by a hash, so they are not held to the bounds of guests.
 
 What is asked is what the host relies on: the imports that guests may have, exactly an engine's exports, one memory, no
-start section. wasmtime validates the rest where it compiles.
+start section. wasmtime validates the rest where it compiles. A guest that has an engine's code, and says which, is a
+standalone tool: what it costs to compile is known, so it is held to the bounds of engines too.
 """
 
 from __future__ import annotations
@@ -13,14 +14,17 @@ from dataclasses import dataclass
 
 from rho_wasm.errors import ModuleRejected
 from rho_wasm.limits import HostLimits
-from rho_wasm.sandbox import admission_checks as sections
+from rho_wasm.manifest import Manifest
+from rho_wasm.sandbox import admission_checks as checks
 from rho_wasm.sandbox import admission_layout as layout
-from rho_wasm.sandbox.abi import ENGINE_EXPORTS, GLOBAL_PREFIX, MEMORY
-from rho_wasm.sandbox.admission_module import EXPORT, Facts, finished, shown
+from rho_wasm.sandbox.abi import ENGINE_EXPORTS, ENGINE_EXTENSION, GLOBAL_PREFIX, MANIFEST_SECTION, MEMORY
+from rho_wasm.sandbox.admission_module import CODE, EXPORT, FUNCTION, TYPE, Facts, finished, shown
 from rho_wasm.sandbox.images import EngineBinary
-from rho_wasm.wasm import HEADER
+from rho_wasm.wasm import HEADER, custom, sections
 
-__all__ = ["AdmittedEngine", "admit_engine"]
+__all__ = ["AdmittedEngine", "admit_engine", "claimed_engine", "has_code_of"]
+
+_CODE_SECTIONS = (TYPE, FUNCTION, CODE)
 
 _FUNCTION_KIND, _MEMORY_KIND, _GLOBAL_KIND = 0, 2, 3
 
@@ -49,6 +53,30 @@ def admit_engine(engine: EngineBinary, *, limits: HostLimits | None = None) -> A
     ordered = sorted(module.sections.values(), key=lambda section: section.start)
     code = b"".join([HEADER, *(engine.wasm[section.start : section.end] for section in ordered)])
     return AdmittedEngine(code=code, code_bytes=module.code_bytes)
+
+
+def claimed_engine(wasm: bytes, *, limits: HostLimits) -> bytes | None:
+    """The engine that a module says it has in it. None for most, and for what cannot be read."""
+    if ENGINE_EXTENSION.encode() not in wasm:
+        return None
+    try:
+        payload = custom(wasm, MANIFEST_SECTION)
+        if payload is None or len(payload) > limits.manifest_bytes:
+            return None
+        extensions = Manifest.decode(payload, limits=limits).extensions or {}
+    except ModuleRejected:
+        return None  # The admission of guests says what is wrong with it.
+    claimed = extensions.get(ENGINE_EXTENSION)
+    return claimed if isinstance(claimed, bytes) else None
+
+
+def has_code_of(wasm: bytes, engine: EngineBinary) -> bool:
+    """Whether types, functions and code of ``wasm`` are those of ``engine``, byte for byte."""
+    return _code_of(wasm) == _code_of(engine.wasm)
+
+
+def _code_of(wasm: bytes) -> list[bytes]:
+    return [wasm[section.start : section.end] for section in sections(wasm) if section.id in _CODE_SECTIONS]
 
 
 def _check_exports(module: Facts) -> None:
@@ -82,13 +110,13 @@ _CHECKS: tuple[Callable[[Facts], None], ...] = (
     layout.check_code_size,
     layout.check_start,
     layout.check_tags,
-    sections.check_types,
-    sections.check_imports,
-    sections.check_functions,
-    sections.check_tables,
-    sections.check_memory,
-    sections.check_globals,
+    checks.check_types,
+    checks.check_imports,
+    checks.check_functions,
+    checks.check_tables,
+    checks.check_memory,
+    checks.check_globals,
     _check_exports,
-    sections.check_elements,
-    sections.check_data,
+    checks.check_elements,
+    checks.check_data,
 )

@@ -102,6 +102,17 @@ class Interpreters:
                 return known
             return await self._load(await anyio.to_thread.run_sync(self._found, sha256))
 
+    async def runtime(self) -> Runtime:
+        """What engines run on. Made now, if it is not there yet."""
+        return await anyio.to_thread.run_sync(self._its_runtime)
+
+    def find(self, sha256: bytes) -> EngineBinary | None:
+        """The engine of that hash, if it is installed. In a thread: it reads files."""
+        try:
+            return self._found(sha256)
+        except EngineMissing:
+            return None
+
     async def of(self, binary: EngineBinary) -> LoadedEngine:
         """``binary``, loaded if need be. Raises :class:`ModuleRejected`."""
         if (known := self._loaded.get(binary.sha256)) is not None:
@@ -141,7 +152,7 @@ class Interpreters:
 
     async def _load(self, binary: EngineBinary) -> LoadedEngine:
         admitted = await anyio.to_thread.run_sync(partial(admit_engine, binary, limits=self._limits))
-        runtime = await anyio.to_thread.run_sync(self._its_runtime)
+        runtime = await self.runtime()
         key = native_key(binary.sha256.hex(), runtime.config)
         linked = await anyio.to_thread.run_sync(self._from_cache, runtime, key)
         if linked is None:

@@ -17,11 +17,12 @@ import anyio.to_thread
 from rho_wasm.errors import ModuleRejected
 from rho_wasm.limits import HostLimits
 from rho_wasm.sandbox.admission import Admitted, admit
+from rho_wasm.sandbox.admission_engine import claimed_engine, has_code_of
 from rho_wasm.sandbox.admission_image import AdmittedImage, admit_image, is_image
 from rho_wasm.sandbox.cache import NativeCache, native_key
 from rho_wasm.sandbox.compile import CompileUnavailable, compile_native
 from rho_wasm.sandbox.images import COPIED_AT_ONCE, EngineFinder
-from rho_wasm.sandbox.interpreters import Interpreters
+from rho_wasm.sandbox.interpreters import EngineMissing, Interpreters
 from rho_wasm.sandbox.module import GuestModule, NativeModule
 from rho_wasm.sandbox.rewrite import rewritten
 from rho_wasm.sandbox.runtime import Runtime
@@ -82,7 +83,7 @@ class Loader:
             raise
 
     async def _load(self, wasm: bytes) -> GuestModule:
-        if len(wasm) > self._limits.module_bytes:
+        if len(wasm) > self._limits.for_engines().module_bytes:
             admit(wasm, limits=self._limits)  # It is refused for its size, before anything reads it.
         sha256 = await anyio.to_thread.run_sync(_sha256, wasm)
         async with self._once(sha256):
@@ -94,7 +95,7 @@ class Loader:
             try:
                 admitted = await anyio.to_thread.run_sync(self._admit, wasm)
                 native = await self._native(admitted) if isinstance(admitted, Admitted) else None
-            except CompileUnavailable:
+            except (CompileUnavailable, EngineMissing):
                 raise
             except ModuleRejected as rejected:
                 self._remember(sha256, rejected)
@@ -108,7 +109,18 @@ class Loader:
             return GuestModule(native)
 
     def _admit(self, wasm: bytes) -> Admitted | AdmittedImage:
-        return (admit_image if is_image(wasm) else admit)(wasm, limits=self._limits)
+        limits = self._limits
+        if is_image(wasm):
+            return admit_image(wasm, limits=limits)
+        if (claimed := claimed_engine(wasm, limits=limits)) is None:
+            return admit(wasm, limits=limits)
+        engine = self.interpreters.find(claimed)
+        if engine is not None:
+            return admit(wasm, limits=limits, standalone=has_code_of(wasm, engine))
+        try:
+            return admit(wasm, limits=limits)
+        except ModuleRejected:
+            raise EngineMissing(claimed) from None
 
     async def _over_engine(self, admitted: AdmittedImage) -> NativeModule:
         engine = await self.interpreters.of_hash(admitted.engine)
@@ -117,12 +129,15 @@ class Loader:
         return NativeModule(admitted.sha256, admitted.manifest, linked, names=b"", on_end=self._ended)
 
     async def _native(self, admitted: Admitted) -> NativeModule:
-        key = native_key(admitted.sha256, self._runtime.config)
+        runtime, limits = self._runtime, self._limits
+        if admitted.standalone:
+            runtime, limits = await self.interpreters.runtime(), limits.for_engines()
+        key = native_key(admitted.sha256, runtime.config)
         if self._cache is not None:
             cached = await anyio.to_thread.run_sync(self._cache.load, key)
             if cached is not None:
                 try:
-                    return await anyio.to_thread.run_sync(self._link, admitted, cached)
+                    return await anyio.to_thread.run_sync(self._link, runtime, admitted, cached)
                 except ValueError:
                     await anyio.to_thread.run_sync(self._cache.discard, key)
         code = await anyio.to_thread.run_sync(rewritten, admitted.code)
@@ -132,11 +147,11 @@ class Loader:
                 original=b"" if code is admitted.code else admitted.code,
                 names=admitted.names,
                 code_bytes=admitted.code_bytes,
-                limits=self._limits,
-                config=self._runtime.config,
+                limits=limits,
+                config=runtime.config,
             )
         try:
-            native = await anyio.to_thread.run_sync(self._link, admitted, compiled)
+            native = await anyio.to_thread.run_sync(self._link, runtime, admitted, compiled)
         except ValueError as error:
             raise ModuleRejected("compile_failed", str(error)) from None
         self.compiled += 1
@@ -144,8 +159,8 @@ class Loader:
             await anyio.to_thread.run_sync(self._cache.store, key, compiled)
         return native
 
-    def _link(self, admitted: Admitted, code: bytes) -> NativeModule:
-        linked = self._runtime.link(code)
+    def _link(self, runtime: Runtime, admitted: Admitted, code: bytes) -> NativeModule:
+        linked = runtime.link(code, guest=True)
         return NativeModule(admitted.sha256, admitted.manifest, linked, names=admitted.names, on_end=self._ended)
 
     def _ended(self, native: NativeModule) -> None:

@@ -68,7 +68,7 @@ class Runtime:
         interpreters: bool = False,
     ) -> None:
         self.way: Way = way
-        self._interpreters = interpreters
+        self.interpreters = interpreters
         self.config, self.engine, self._let_go = _make(limits, way, signals_based_traps, interpreters)
         self._guard = FaultGuard(self.config)
         self.trampolines = Trampolines(self)
@@ -88,9 +88,9 @@ class Runtime:
         self._calls: dict[int, GuestCall] = {}
         self._closed = False
 
-    def link(self, native: bytes | SealedFile) -> Linked:
+    def link(self, native: bytes | SealedFile, *, guest: bool = False) -> Linked:
         """Native code that this host compiled, ready to be instantiated: its bytes, or a file that nobody can change.
-        The file is then the answer's to close.
+        The file is then the answer's to close. ``guest``: it has the exports of a guest, whatever else runs here.
 
         It is run as it is: ``native`` comes from the compiling child or from the verified cache, never from
         elsewhere. Raises ValueError if wasmtime does not take it (another version, other settings or another CPU),
@@ -103,7 +103,7 @@ class Runtime:
                 module = wasmtime.Module.deserialize(self.engine, native)
         except wasmtime.WasmtimeError:
             raise ValueError("native code of another wasmtime, configuration or processor") from None
-        places = _checked_exports(module, interpreter=self._interpreters)
+        places = _checked_exports(module, interpreter=self.interpreters and not guest)
         file = native if isinstance(native, SealedFile) else None
         return Linked(module, self._linker.instantiate_pre(module), places, owner=self, file=file)
 

@@ -134,7 +134,8 @@ class _Worker:
         self._make_runtime = make_runtime
         self._runtime = make_runtime()
         self._modules: dict[str, _Module] = {}
-        self._interpreters: list[Linked] = []
+        self._interpreters: Runtime | None = None
+        self._engines: list[Linked] = []
         self._limits = Limits()
 
     def serve(self) -> NoReturn:
@@ -142,26 +143,31 @@ class _Worker:
             message = self._line.hear()
             if "image" in message:
                 image = admit_image(message["image"], limits=self._host_limits).image
-                linked = self._interpreters[message["over"]].over(image)
+                linked = self._engines[message["over"]].over(image)
                 self._modules[message["load"]] = _Module(linked, b"", frozenset(message["declared"]))
             elif "load" in message:
+                runtime = self._for_interpreters() if message["interpreter"] else self._runtime
                 self._modules[message["load"]] = _Module(
-                    self._runtime.link(message["native"]), message["names"], frozenset(message["declared"])
+                    runtime.link(message["native"], guest=True), message["names"], frozenset(message["declared"])
                 )
-            elif "interpreter" in message:
-                self._add_interpreter(message["interpreter"])
+            elif "engine" in message:
+                self._add_engine(message["engine"])
             elif "drop" in message:
                 self._modules.pop(message["drop"]).linked.close()
             elif "call" in message:
                 self._call(message)
             # What is left is a cancellation that came after its call had ended.
 
-    def _add_interpreter(self, native: bytes | None) -> None:
-        runtime = self._interpreters[0].owner if self._interpreters else self._make_runtime(interpreters=True)
-        linked = runtime.link(self._line.file() if native is None else native)
+    def _for_interpreters(self) -> Runtime:
+        if self._interpreters is None:
+            self._interpreters = self._make_runtime(interpreters=True)
+        return self._interpreters
+
+    def _add_engine(self, native: bytes | None) -> None:
+        linked = self._for_interpreters().link(self._line.file() if native is None else native)
         if linked.file is not None:
             linked.file.close()  # It is mapped, and goes nowhere from here.
-        self._interpreters.append(linked)
+        self._engines.append(linked)
 
     def _call(self, message: dict[str, Any]) -> None:
         if "limits" in message:

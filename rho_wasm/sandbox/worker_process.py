@@ -163,10 +163,10 @@ class WorkerProcess:
         """Puts the native code of an engine before the next module: as a file to map, where there are such files."""
         if engine.file is None:
             self._out += await anyio.to_thread.run_sync(
-                lambda: framed({"interpreter": engine.native()}, max_bytes=_FRAME_BYTES)
+                lambda: framed({"engine": engine.native()}, max_bytes=_FRAME_BYTES)
             )
         else:
-            self.put({"interpreter": None})
+            self.put({"engine": None})
             self._files.append((self._sent + len(self._out), engine.file))
         self._engines.append(engine)
 
@@ -265,7 +265,13 @@ class WorkerProcess:
 
 def _load_frame(module: NativeModule) -> tuple[bytes, int]:
     native = module.linked.native()
-    message = {"load": module.sha256, "native": native, "names": module.names, "declared": sorted(module.declared)}
+    message = {
+        "load": module.sha256,
+        "native": native,
+        "names": module.names,
+        "declared": sorted(module.declared),
+        "interpreter": module.linked.owner.interpreters,
+    }
     return framed(message, max_bytes=_FRAME_BYTES), len(native)
 
 
