@@ -62,6 +62,9 @@ def build_file(
         Path | None, typer.Option("--manifest", metavar="FILE", help="Default: STEM.manifest.json beside SRC.")
     ] = None,
     trusted: TrustedOption = False,
+    standalone: Annotated[
+        bool, typer.Option("--standalone", help="Put the interpreter of a Python or JavaScript tool into the module.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> int:
     """Build a source into a module with its manifest inside."""
@@ -72,7 +75,14 @@ def build_file(
     began = time.monotonic()
     with engine_progress(output, "making the engine") as tell:
         artifact = anyio.run(
-            lambda: artifact_of(source, language=language, manifest=manifest, trusted=trusted, progress=tell)
+            lambda: artifact_of(
+                source,
+                language=language,
+                manifest=manifest,
+                trusted=trusted,
+                standalone=standalone,
+                progress=tell,
+            )
         )
     seconds = time.monotonic() - began
     write_whole(target, artifact.wasm)

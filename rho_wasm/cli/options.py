@@ -89,6 +89,7 @@ async def artifact_of(
     language: str | None = None,
     manifest: Path | None = None,
     trusted: bool = False,
+    standalone: bool = False,
     progress: Progress | None = None,
 ) -> Artifact:
     """What ``path`` is: a built module is taken as it is, a source is built.
@@ -114,7 +115,9 @@ async def artifact_of(
         if not isinstance(declared, dict):
             raise UsageProblem(f"{manifest}: a manifest is one JSON object")
     try:
-        return await build(path, language=language, manifest=declared, trusted=trusted, progress=progress)
+        return await build(
+            path, language=language, manifest=declared, trusted=trusted, standalone=standalone, progress=progress
+        )
     except ModuleRejected as error:
         raise InFile(path, error) from None
 

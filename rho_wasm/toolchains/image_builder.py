@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Self
@@ -22,6 +23,7 @@ from rho_wasm.toolchains.engines.spec import EngineSpec, Progress, engine_for
 from rho_wasm.toolchains.interpreted import image_of
 from rho_wasm.toolchains.limits import BuildLimits
 from rho_wasm.toolchains.source_text import Source, read_source
+from rho_wasm.toolchains.standalone import standalone as join
 from rho_wasm.untrusted import inert, unsafe_characters
 
 __all__ = ["INTERPRETED", "ImageBuilder"]
@@ -81,8 +83,11 @@ class ImageBuilder:
         *,
         language: str,
         manifest: Manifest | Mapping[str, Any] | None = None,
+        standalone: bool = False,
     ) -> Artifact:
         """The artifact of ``source``. The same source, file name and engine give the same bytes.
+
+        ``standalone`` joins the image and its engine into one module, which any host of the ABI can run.
 
         The tools are declared in the source. A ``manifest`` that is given beside it must say the same, and may say in
         ``extensions`` what the file was called. Raises as :func:`rho_wasm.toolchains.build` does.
@@ -111,7 +116,10 @@ class ImageBuilder:
                 reason="manifest_differs",
                 hint=f"leave the manifest out: a {language} source declares its tools itself",
             )
-        return Artifact.built(made.wasm, source=text, language=language, toolchain=spec.title)
+        wasm = made.wasm
+        if standalone:
+            wasm = await anyio.to_thread.run_sync(partial(join, wasm, engine.wasm, limits=self._host_limits))
+        return Artifact.built(wasm, source=text, language=language, toolchain=spec.title)
 
     async def engine(self, language: str) -> EngineBinary:
         """The engine of a language, made if it is not there. Raises as ``EngineShelf.install`` does."""

@@ -54,6 +54,7 @@ async def build(
     manifest: Manifest | Mapping[str, Any] | None = None,
     trusted: bool = False,
     snapshot: bool = False,
+    standalone: bool = False,
     limits: BuildLimits | None = None,
     host_limits: HostLimits | None = None,
     engines: EngineShelf | None = None,
@@ -70,19 +71,24 @@ async def build(
 
     Sources in Python, JavaScript and TypeScript declare their tools themselves. They are loaded by an engine of
     ``engines`` (the default shelf), which is made if it is not there: that takes up to a minute, and ``progress``
-    hears of it. To build several keep an :class:`ImageBuilder` open: a build then takes milliseconds.
+    hears of it. To build several keep an :class:`ImageBuilder` open: a build then takes milliseconds. ``standalone``
+    joins what they become with the engine, into one large module that needs no engine on its host.
 
     Raises :class:`BuildError`, whose ``diagnostics`` have file, line and column (reasons ``build_failed``,
     ``build_timeout``, ``build_memory``, ``build_too_large``, ``build_crashed``, ``build_unavailable``,
     ``source_unreadable``, ``source_too_large``, ``language_unknown``, ``manifest_missing``, ``missing_extra``,
-    ``confinement_missing``, ``snapshot_failed``, ``image_too_large``, ``manifest_differs``, and those of
-    :class:`EngineShelf`), and :class:`ModuleRejected` for a manifest or a module that no host takes.
+    ``confinement_missing``, ``snapshot_failed``, ``image_too_large``, ``manifest_differs``, ``standalone_already``, and
+    those of :class:`EngineShelf`), and :class:`ModuleRejected` for a manifest or a module that no host takes.
     """
     path = Path(source) if isinstance(source, os.PathLike) else None
     name = _choose(path, language)
     if name in INTERPRETED:
         async with ImageBuilder(shelf=engines, limits=limits, host_limits=host_limits, progress=progress) as builder:
-            return await builder.build(source, language=name, manifest=manifest)
+            return await builder.build(source, language=name, manifest=manifest, standalone=standalone)
+    if standalone:
+        raise BuildError(
+            name, [Diagnostic(f"{name} is compiled: what it becomes stands alone")], reason="standalone_already"
+        )
     limits = limits or BuildLimits()
     toolchain = _compiled()[name]
     file = path.name if path is not None else f"source{toolchain.suffix}"
