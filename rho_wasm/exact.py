@@ -1,7 +1,7 @@
 """Plain data copied exactly: one walk that checks types and bounds, and may put maps into their deterministic order.
 
-Only a copy is worth checking: another thread may alter the value meanwhile. And with the order made here no encoder
-need make it, which takes longer than the walk.
+Each list and map is copied at once and only then looked at: another thread may alter the value meanwhile. And with the
+order made here no encoder need make it, which takes longer than the walk.
 """
 
 from __future__ import annotations
@@ -11,7 +11,10 @@ from typing import Any, Final
 from rho_wasm.errors import NotPlain, TooLarge
 from rho_wasm.untrusted import inert, type_name
 
-__all__ = ["ExactCopy", "Refused"]
+__all__ = ["MAX_DEPTH", "ExactCopy", "Refused"]
+
+MAX_DEPTH: Final = 256
+"""No ``max_depth`` beyond this is honoured: encoders and readers recurse."""
 
 _PATH_STEPS: Final = 16
 _INT_MIN, _INT_MAX = -(2**64), 2**64 - 1
@@ -48,13 +51,15 @@ class ExactCopy:
     def __init__(self, *, max_bytes: int, max_depth: int, max_items: int, in_order: bool) -> None:
         self.in_order = in_order
         self.max_bytes = self.room = max_bytes
-        self.max_depth = max_depth
+        self.max_depth = max_depth if max_depth < MAX_DEPTH else MAX_DEPTH
         self.max_items = max_items
         self.items_left = max_items - 1
 
     def of(self, value: Any) -> Any:
-        """The copy, once. Raises :class:`Refused`, :class:`TooLarge`, or KeyError for a map that changed meanwhile."""
+        """The copy, once. Raises :class:`Refused` and :class:`TooLarge`."""
         kind = type(value)
+        if kind is dict:
+            return self._map(value, 0)
         if kind is str or kind is bytes:
             self._take(len(value), value.isascii())
             return value
@@ -68,11 +73,9 @@ class ExactCopy:
         """Any value; most of those inside a list or map are strings or integers, which need no call of this."""
         kind = type(value)
         if kind is dict:
-            self._enter(2 * len(value), depth)
-            return self._map(value, depth + 1)
+            return self._map(value, depth)
         if kind is list:
-            self._enter(len(value), depth)
-            return self._list(value, depth + 1)
+            return self._list(value, depth)
         if kind is float:
             self.floats = True
             return value
@@ -84,60 +87,62 @@ class ExactCopy:
             raise Refused(value, "integers are within -2^64 .. 2^64-1")
         return value
 
-    def _enter(self, items: int, depth: int) -> None:
+    def _list(self, values: list[Any], depth: int) -> list[Any]:
         if depth == self.max_depth:
             raise TooLarge("depth", self.max_depth)
-        self.items_left -= items
-        if self.items_left < 0:
+        if len(values) > self.items_left:
             raise TooLarge("items", self.max_items)
-
-    def _list(self, values: list[Any], depth: int) -> list[Any]:
-        copy: list[Any] = []
+        copy = values[:]
+        self._count(len(copy))
         size = 0
         ascii = True
-        try:
-            for value in values[:]:  # which another thread may make longer meanwhile
-                kind = type(value)
-                if kind is str or kind is bytes:
-                    size += len(value)
-                    ascii = ascii and value.isascii()
-                elif not ((kind is int and _INT_MIN <= value <= _INT_MAX) or kind is bool):
-                    value = self._other(value, depth)
-                copy.append(value)
-        except Refused as refused:
-            refused.path.append(len(copy))
-            raise
-        self._take(size, ascii)
-        return copy
-
-    def _map(self, pairs: dict[Any, Any], depth: int) -> dict[str, Any]:
-        keys = list(pairs)
-        for key in keys:
-            if type(key) is not str:
-                raise Refused(key, "keys of maps are text")
-        together = "".join(keys)
-        size = len(together)
-        ascii = together.isascii()
-        if self.in_order and len(keys) > 1:
-            # Shorter ones first; among those of one length UTF-8 keeps the order of characters.
-            keys.sort()
-            keys.sort(key=len if ascii else _utf8_bytes)
-        copy: dict[str, Any] = {}
-        for key in keys:
-            value = pairs[key]
+        for index, value in enumerate(copy):
             kind = type(value)
             if kind is str or kind is bytes:
                 size += len(value)
                 ascii = ascii and value.isascii()
             elif not ((kind is int and _INT_MIN <= value <= _INT_MAX) or kind is bool):
                 try:
-                    value = self._other(value, depth)
+                    copy[index] = self._other(value, depth + 1)
+                except Refused as refused:
+                    refused.path.append(index)
+                    raise
+        self._take(size, ascii)
+        return copy
+
+    def _map(self, pairs: dict[Any, Any], depth: int) -> dict[str, Any]:
+        if depth == self.max_depth:
+            raise TooLarge("depth", self.max_depth)
+        if len(pairs) > self.items_left:
+            raise TooLarge("items", self.max_items)
+        copy = dict(pairs)
+        self._count(2 * len(copy))
+        for key in copy:
+            if type(key) is not str:
+                raise Refused(key, "keys of maps are text")
+        together = "".join(copy)
+        size = len(together)
+        ascii = together.isascii()
+        if self.in_order and len(copy) > 1:
+            copy = _ordered(copy, ascii)
+        for key, value in copy.items():
+            kind = type(value)
+            if kind is str or kind is bytes:
+                size += len(value)
+                ascii = ascii and value.isascii()
+            elif not ((kind is int and _INT_MIN <= value <= _INT_MAX) or kind is bool):
+                try:
+                    copy[key] = self._other(value, depth + 1)
                 except Refused as refused:
                     refused.path.append(key)
                     raise
-            copy[key] = value
         self._take(size, ascii)
         return copy
+
+    def _count(self, items: int) -> None:
+        self.items_left -= items
+        if self.items_left < 0:
+            raise TooLarge("items", self.max_items)
 
     def _take(self, size: int, ascii: bool) -> None:
         if not ascii:
@@ -146,6 +151,13 @@ class ExactCopy:
         self.room -= size
         if self.room < 0:
             raise TooLarge("bytes", self.max_bytes)
+
+
+def _ordered(pairs: dict[str, Any], ascii: bool) -> dict[str, Any]:
+    """Shorter keys first; among those of one length UTF-8 keeps the order of characters."""
+    keys = sorted(pairs)
+    keys.sort(key=len if ascii else _utf8_bytes)
+    return {key: pairs[key] for key in keys}
 
 
 def _utf8_bytes(text: str) -> int:

@@ -16,7 +16,7 @@ from rho_wasm.calls import ToolContext
 from rho_wasm.cancellation import Watermark, leaves, let_through
 from rho_wasm.errors import ToolError
 from rho_wasm.host_threads import HostThreads, NoThread
-from rho_wasm.results import Failed, HandlerResult
+from rho_wasm.results import Failed, HandlerResult, Ok
 from rho_wasm.tools import ArgumentsRefused, Tool
 from rho_wasm.untrusted import exception_text, exception_trace
 
@@ -47,10 +47,12 @@ class DefaultExecutor:
     async def execute(self, tool: Tool, arguments: Mapping[str, Any], context: ToolContext) -> HandlerResult:
         if tool.handler is None:
             raise ToolError("not_found", tool=tool.name, detail="it is declared, but nothing here answers it")
+        answer: Any
         if tool.is_async and is_host_made(tool):
             # It raises ToolErrors; what else it may raise the runner judges, as it does with every executor.
-            return checked(await tool.invoke(arguments, context), tool)
-        answer: Any = None
+            answer = await tool.invoke(arguments, context)
+            return answer if type(answer) is Ok and answer.images == () else checked(answer, tool)
+        answer = None
         raised: BaseException | None = None
         watermark = Watermark()
         try:

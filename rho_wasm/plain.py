@@ -23,14 +23,10 @@ import cbor2
 from pydantic_core import to_json
 
 from rho_wasm.errors import Malformed, NotPlain, TooLarge
-from rho_wasm.exact import ExactCopy, Refused
+from rho_wasm.exact import MAX_DEPTH, ExactCopy, Refused
 from rho_wasm.hostvalues import plain
-from rho_wasm.untrusted import type_name
 
 __all__ = ["MAX_DEPTH", "Copied", "copied", "decode", "encode", "encode_within", "json_text", "jsonable", "plain"]
-
-MAX_DEPTH: Final = 256
-"""No ``max_depth`` beyond this is honoured: encoders and readers recurse."""
 
 _MIB: Final = 1024 * 1024
 _INT_MIN, _INT_MAX = -(2**64), 2**64 - 1
@@ -72,7 +68,7 @@ def encode(value: Any, *, max_bytes: int = _MIB, max_depth: int = 64, max_items:
     Raises :class:`NotPlain` (also for integers beyond 64 bits and their sign, and for text with lone surrogates) or
     :class:`TooLarge`.
     """
-    exact = ExactCopy(max_bytes=max_bytes, max_depth=_honoured(max_depth), max_items=max_items, in_order=True)
+    exact = ExactCopy(max_bytes=max_bytes, max_depth=max_depth, max_items=max_items, in_order=True)
     return _encoded(exact, value, None, "")
 
 
@@ -84,12 +80,8 @@ def encode_within(
     It is the caller's own: small exact plain data, its keys in the bytewise order of their encodings, ``key`` the last
     of them. ``max_depth`` and ``max_items`` bound ``value`` alone, ``max_bytes`` the whole. Raises as :func:`encode`.
     """
-    exact = ExactCopy(max_bytes=max_bytes, max_depth=_honoured(max_depth), max_items=max_items, in_order=True)
+    exact = ExactCopy(max_bytes=max_bytes, max_depth=max_depth, max_items=max_items, in_order=True)
     return _encoded(exact, value, frame, key)
-
-
-def _honoured(max_depth: int) -> int:
-    return max_depth if max_depth < MAX_DEPTH else MAX_DEPTH
 
 
 def _encoded(exact: ExactCopy, value: Any, frame: Mapping[str, Any] | None, key: str) -> bytes:
@@ -103,8 +95,6 @@ def _encoded(exact: ExactCopy, value: Any, frame: Mapping[str, Any] | None, key:
         raise refused.as_error() from None
     except UnicodeEncodeError:
         raise NotPlain("$", "str", "text with a lone surrogate has no UTF-8") from None
-    except KeyError:
-        raise NotPlain("$", type_name(value), "it changed while it was read") from None
     if len(data) > exact.max_bytes:
         raise TooLarge("bytes", exact.max_bytes, len(data))
     return data
@@ -115,13 +105,11 @@ def copied(value: Any, *, max_bytes: int = _MIB, max_depth: int = 64, max_items:
 
     Small ASCII data is not encoded for that.
     """
-    exact = ExactCopy(max_bytes=max_bytes, max_depth=_honoured(max_depth), max_items=max_items, in_order=False)
+    exact = ExactCopy(max_bytes=max_bytes, max_depth=max_depth, max_items=max_items, in_order=False)
     try:
         copy = exact.of(value)
     except Refused as refused:
         raise refused.as_error() from None
-    except KeyError:
-        raise NotPlain("$", type_name(value), "it changed while it was read") from None
     if not exact.ascii or exact.most_bytes() > max_bytes:
         encode(copy, max_bytes=max_bytes, max_depth=max_depth, max_items=max_items)
     return Copied(copy, max_items - exact.items_left, max_bytes - exact.room)
@@ -135,9 +123,8 @@ def decode(data: bytes, *, max_bytes: int = _MIB, max_depth: int = 64, max_items
     """
     if len(data) > max_bytes:
         raise TooLarge("bytes", max_bytes, len(data))
-    max_depth = _honoured(max_depth)
     try:
-        _scan(data, max_depth, max_items)
+        _scan(data, max_depth if max_depth < MAX_DEPTH else MAX_DEPTH, max_items)
     except IndexError:
         raise Malformed("it ends too early", len(data)) from None
     try:
