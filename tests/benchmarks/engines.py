@@ -14,8 +14,9 @@ import anyio
 
 from rho_wasm import Artifact, BuildError, Host, ToolCall, build
 from rho_wasm.sandbox import NativeCache
-from rho_wasm.toolchains.engines import EngineSpec, engine_specs
 from rho_wasm.toolchains.engines.shelf import EngineShelf
+from rho_wasm.toolchains.engines.spec import engine_for
+from rho_wasm.toolchains.image_builder import ImageBuilder
 from tests.benchmarks.alone import alone
 from tests.benchmarks.guests import unbuilt
 from tests.benchmarks.language_jobs import Language, language_job, tool_source
@@ -28,7 +29,6 @@ __all__ = [
     "install",
     "install_here",
     "many_tools",
-    "one_tool",
     "tool_builds",
     "tools_here",
 ]
@@ -41,41 +41,45 @@ _BUILDERS = 2
 
 def engine_is_missing(language: Language) -> str | None:
     """Why a quick run has no tool in ``language``: its engine would have to be made first. None if it is there."""
-    spec = _spec(language)
+    spec = engine_for(language)
     if any(installed.is_of(spec) for installed in EngineShelf.default().list()):
         return None
     return f"left out of a quick run: the engine {spec.name} is not installed (rho-wasm engines install)"
 
 
-def _spec(language: Language) -> EngineSpec:
-    return next(spec for spec in engine_specs() if language in spec.languages)
-
-
-async def one_tool(language: Language, name: str = _TOOL, *, mark: str = "") -> Artifact:
-    """The word counter under ``name``; ``mark`` makes its source another one. Raises :class:`Absent`."""
-    code = language_job(_TOOL, language).code
-    comment = "#" if language == "python" else "//"
+async def tool_builds(language: Language, count: int) -> dict[str, float]:
+    """Builds ``count`` tools whose sources differ, with the engine in memory; ``once_ms`` is one that has to map it."""
+    source = _source(language, _TOOL)
     try:
-        return await build(f"{tool_source(code, language, name)}{comment} {mark}\n", language=language)
+        start = time.perf_counter()
+        artifact = await build(source, language=language)
+        once = (time.perf_counter() - start) * 1e3
+        taken: list[float] = []
+        async with ImageBuilder() as builder:
+            await builder.build(source, language=language)
+            for number in range(count):
+                start = time.perf_counter()
+                await builder.build(_marked(source, language, number), language=language)
+                taken.append((time.perf_counter() - start) * 1e3)
     except BuildError as error:
         raise unbuilt(error) from None
-
-
-async def tool_builds(language: Language, count: int) -> dict[str, float]:
-    """Builds ``count`` tools whose sources differ, after a first one that brings the engine into memory."""
-    artifact = await one_tool(language, mark="first")
-    taken: list[float] = []
-    for number in range(count):
-        start = time.perf_counter()
-        artifact = await one_tool(language, mark=str(number))
-        taken.append((time.perf_counter() - start) * 1e3)
     return {
         "builds": count,
         "min_ms": round(min(taken), 2),
         "median_ms": round(sorted(taken)[count // 2], 2),
-        "source_bytes": len(artifact.source or ""),
+        "once_ms": round(once, 1),
+        "source_bytes": len(source),
         "image_kib": round(len(artifact.wasm) / 1024, 1),
     }
+
+
+def _source(language: Language, name: str) -> str:
+    """The word counter as the tool ``name``."""
+    return tool_source(language_job(_TOOL, language).code, language, name)
+
+
+def _marked(source: str, language: Language, number: int) -> str:
+    return f"{source}{'#' if language == 'python' else '//'} {number}\n"
 
 
 async def first_call(language: Language, repeats: int) -> dict[str, float]:
@@ -84,7 +88,7 @@ async def first_call(language: Language, repeats: int) -> dict[str, float]:
     ``process_ms`` is all of it, from starting Python to its end. The medians of ``repeats`` processes.
     """
     with tempfile.TemporaryDirectory(prefix="rho-benchmark-") as folder:
-        await _store(Path(folder) / "store", [await one_tool(language)])
+        await _store(Path(folder) / "store", await _built(language, [_TOOL]))
         runs: list[dict[str, float]] = []
         for _ in range(repeats):
             start = time.perf_counter()
@@ -119,17 +123,22 @@ async def many_tools(count: int, language: Language = "python") -> dict[str, flo
 
 
 async def _built(language: Language, names: Sequence[str]) -> list[Artifact]:
-    artifacts: dict[str, Artifact] = {names[0]: await one_tool(language, names[0])}
-    left = list(names[:0:-1])
+    artifacts: dict[str, Artifact] = {}
+    left = list(reversed(names))
 
-    async def builder() -> None:
+    async def work(builder: ImageBuilder) -> None:
         while left:
             name = left.pop()
-            artifacts[name] = await one_tool(language, name)
+            artifacts[name] = await builder.build(_source(language, name), language=language)
 
-    async with anyio.create_task_group() as group:
-        for _ in range(_BUILDERS):
-            group.start_soon(builder)
+    async with ImageBuilder() as builder:
+        try:
+            await builder.engine(language)
+        except BuildError as error:
+            raise unbuilt(error) from None
+        async with anyio.create_task_group() as group:
+            for _ in range(_BUILDERS):
+                group.start_soon(work, builder)
     return [artifacts[name] for name in names]
 
 
@@ -168,7 +177,7 @@ async def install(language: Language) -> dict[str, float]:
 
 
 async def install_here(language: Language) -> dict[str, float]:
-    spec = _spec(language)
+    spec = engine_for(language)
     stages: list[tuple[str, float]] = []
 
     def progress(stage: str, fraction: float) -> None:

@@ -104,8 +104,8 @@ def tool_source(code: str, language: Language, name: str) -> str:
             f'    """A benchmark."""\n    return run(text)\n'
         )
     return (
-        f"{code}\n/**\n * A benchmark.\n * @param {{string}} text\n */\n"
-        f"export function {name}({{ text }}) {{\n  return run(text);\n}}\n"
+        f"{code}\n/**\n * A benchmark.\n * @param {{string}} args.text\n */\n"
+        f"export function {name}(args) {{\n  return run(args.text);\n}}\n"
     )
 
 

@@ -37,7 +37,10 @@ _STEADY = (
     "over {calls:,} calls in {seconds:,.0f} s: RSS {rss_before_mib} -> {rss_after_mib} MiB, "
     "descriptors {descriptors_before} -> {descriptors_after}"
 )
-_BUILD = "a tool of {source_bytes:,} B in {median_ms} ms (min {min_ms}, of {builds:,}), its image is {image_kib:,} KiB"
+_BUILD = (
+    "{source_bytes:,} B in {median_ms} ms (min {min_ms}, of {builds:,}), the first of a process in {once_ms} ms; "
+    "image {image_kib:,} KiB"
+)
 _FIRST_CALL = (
     "{process_ms:,.0f} ms with starting Python and ending it; open {open_ms:.0f}, call {call_ms:.1f}, "
     "again {again_ms:.2f}"

@@ -18,7 +18,7 @@ def _library() -> Any:
     try:
         return importlib.import_module("quickjs_rs")
     except ImportError:
-        raise Absent("quickjs-rs is not installed: pip install 'rho-wasm[bench]'") from None
+        raise Absent("quickjs-rs is not installed: pip install 'rho-wasm[javascript]'") from None
 
 
 async def quickjs_rs(host: Host | None, job: LanguageJob, callers: int) -> SyncContender:
