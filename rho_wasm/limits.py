@@ -214,7 +214,8 @@ class HostLimits(_Frozen):
         """The bounds of loading a tool's source into an engine: those of :meth:`Limits.for_loading`, and no more memory
         and time than calls of it have."""
         call = self.engine_call
-        return Limits.for_loading().lowest({"memory_bytes": call.memory_bytes, "deadline_ms": call.deadline_ms})
+        lower = Limits.for_loading().lowest({"memory_bytes": call.memory_bytes, "deadline_ms": call.deadline_ms})
+        return lower.model_copy(update={"images_bytes": self.image_bytes})
 
     def for_engines(self) -> Self:
         """What an engine itself may be, and what compiling it may cost: one is pinned by its hash, not a model's."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from functools import cached_property, partial
+from functools import partial
 
 import anyio
 import anyio.lowlevel
@@ -17,19 +17,18 @@ import anyio.to_thread
 
 from rho_wasm.errors import ModuleRejected
 from rho_wasm.limits import HostLimits
-from rho_wasm.sandbox.abi import GLOBAL_PREFIX
 from rho_wasm.sandbox.admission_engine import admit_engine
 from rho_wasm.sandbox.cache import NativeCache, native_key
 from rho_wasm.sandbox.compile import compile_native
-from rho_wasm.sandbox.data_segments import InitialMemory
 from rho_wasm.sandbox.images import EngineBinary, EngineFinder
+from rho_wasm.sandbox.loading import LoadedEngine
 from rho_wasm.sandbox.module import Linked
 from rho_wasm.sandbox.rewrite import rewritten
 from rho_wasm.sandbox.runtime import Runtime
 from rho_wasm.sandbox.sealed import SealedFile, can_seal
 from rho_wasm.untrusted import inert, type_name
 
-__all__ = ["EngineMissing", "Interpreters", "LoadedEngine"]
+__all__ = ["EngineMissing", "Interpreters"]
 
 
 class EngineMissing(ModuleRejected):
@@ -42,23 +41,6 @@ class EngineMissing(ModuleRejected):
             name=sha256.hex(),
             hint="install it with rho-wasm engines install, or build the tool again for an engine that is there",
         )
-
-
-class LoadedEngine:
-    """An engine whose native code is in memory."""
-
-    def __init__(self, binary: EngineBinary, linked: Linked) -> None:
-        self.sha256 = binary.sha256
-        self.name = inert(binary.name, limit=128)
-        self.linked = linked
-        self.globals = tuple(name for name in linked.exports if name.startswith(GLOBAL_PREFIX))
-        """The exports that are its mutable globals."""
-        self._wasm = binary.wasm
-
-    @cached_property
-    def memory(self) -> bytearray:
-        """What its memory holds before anything of it runs. Made when the first source is loaded into it."""
-        return InitialMemory(self._wasm).whole()
 
 
 class Interpreters:
@@ -166,7 +148,8 @@ class Interpreters:
             )
             linked = await anyio.to_thread.run_sync(self._linked, runtime, key, compiled)
             self.compiled += 1
-        loaded = self._loaded[binary.sha256] = LoadedEngine(binary, linked)
+        loaded = LoadedEngine(binary.sha256, inert(binary.name, limit=128), linked)
+        self._loaded[binary.sha256] = loaded
         return loaded
 
     def _its_runtime(self) -> Runtime:
