@@ -26,6 +26,7 @@ __all__ = ["SPEC", "build_engine"]
 _GLUE = ("imports.wat", "decode.wat", "encode.wat", "natives.wat", "entries.wat")
 _PRELUDE = (
     "native.js",
+    "mended.js",
     "answers.js",
     "host.js",
     "errors.js",

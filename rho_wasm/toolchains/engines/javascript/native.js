@@ -40,7 +40,3 @@ function kindOf(value) {
   if (typeof made !== "string" || made === "" || made === "Object") return "an object";
   return `${exec(/^[AEIOU]/, made) === null ? "a" : "an"} ${made}`;
 }
-
-// The engine's own Math.random was seeded when the engine was made, and would be the same in every call.
-Object.defineProperty(random, "name", { value: "random" });
-Math.random = random;
