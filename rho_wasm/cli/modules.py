@@ -37,8 +37,10 @@ from rho_wasm.plain import jsonable
 from rho_wasm.results import ToolResult
 from rho_wasm.sandbox.abi import IMAGE_MEMORY, IMAGE_MODULE, PAGE_BYTES
 from rho_wasm.sandbox.admission import Admitted, admit
+from rho_wasm.sandbox.admission_engine import claimed_engine, has_code_of
 from rho_wasm.sandbox.admission_image import admit_image, is_image
 from rho_wasm.sandbox.compile import validate
+from rho_wasm.toolchains import EngineShelf
 from rho_wasm.untrusted import inert
 
 __all__ = ["add_to"]
@@ -123,8 +125,9 @@ def inspect_file(
     try:
         looked = _look(data)
         if (found := looked.guest) is not None:
-            limits, code = HostLimits(), found.code
-            anyio.run(lambda: validate(code, names=found.names, code_bytes=found.code_bytes, limits=limits))
+            limits = HostLimits().for_engines() if found.standalone else HostLimits()
+            code, names = found.code, found.names
+            anyio.run(lambda: validate(code, names=names, code_bytes=found.code_bytes, limits=limits))
     except ModuleRejected as error:
         problem = error
     manifest = artifact.manifest
@@ -175,9 +178,15 @@ def _look(data: bytes) -> _Looked:
     if is_image(data):
         image = admit_image(data).image
         return _Looked([f"{IMAGE_MODULE}.{IMAGE_MEMORY}"], [], image.pages * PAGE_BYTES)
-    found = admit(data)
+    found = admit(data, standalone=_has_installed_engine(data))
     imports = sorted(f"{module}.{name}" for module, name in found.imports)
     return _Looked(imports, sorted(found.exports), found.memory_min_bytes, found)
+
+
+def _has_installed_engine(data: bytes) -> bool:
+    claimed = claimed_engine(data, limits=HostLimits())
+    engine = EngineShelf.default().find(claimed) if claimed is not None else None
+    return engine is not None and has_code_of(data, engine)
 
 
 def section_sizes(module: bytes) -> list[tuple[str, int]]:

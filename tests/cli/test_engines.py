@@ -91,3 +91,14 @@ def test_engines_without_any_package_say_the_pip_command(command: Command, monke
     monkeypatch.setattr(verbs, "engine_specs", lambda: (toy_spec(distribution="not-there"),))
     code, answer = command("engines", "install")
     assert (code, answer["error"]["reason"]) == (2, "missing_extra")
+
+
+def test_a_standalone_module_is_built_and_inspected(command: Command, own_folder: Path) -> None:
+    (own_folder / "t").write_text("--hi")
+    assert command("build", "t", "--language", "python", "--standalone", "-o", "alone.wasm")[0] == 0
+    code, answer = command("inspect", "alone.wasm")
+    assert (code, answer["accepted"]) == (0, True)
+    assert answer["exports"] == ["memory", "rho_alloc", "rho_call"]
+    code, answer = command("build", "t", "--language", "python", "-o", "image.wasm")
+    code, answer = command("inspect", "image.wasm")
+    assert (code, answer["imports"]) == (0, ["rho_engine.memory"])
