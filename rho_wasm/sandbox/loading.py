@@ -96,11 +96,6 @@ class LoadCall(GuestCall):
         linked = engine.linked.over(self._before, entry=LOAD)
         super().__init__(linked.owner, linked, CallState(limits=limits), deadline_ms=limits.deadline_ms)
 
-    def run(self, request: bytes) -> bytes:
-        if len(request) > (limit := self.state.limits.request_bytes):
-            raise CallFailed("invalid_arguments", "the source is too large", limit="request_bytes", value=limit)
-        return super().run(request)
-
     def _read(self, instance: GuestInstance) -> bytes:
         reply = super()._read(instance)
         if (changed := self._before.changed(instance)) is not None:

@@ -19,7 +19,7 @@ from rho_wasm.sandbox.sealed import SealedFile
 if TYPE_CHECKING:
     from rho_wasm.sandbox.instance import GuestInstance
 
-__all__ = ["GuestModule", "Linked", "NativeModule", "Preparation"]
+__all__ = ["GuestModule", "Linked", "Loadable", "NativeModule", "Preparation"]
 
 _RESULTS = {name: len(signature.results) for name, signature in (*EXPORT_TYPES.items(), *ENGINE_EXPORTS.items())}
 
@@ -84,6 +84,15 @@ class Linked:
             self._module.close()
         if self.file is not None:
             self.file.close()
+
+
+class Loadable(Protocol):
+    """What a worker process is told of a module."""
+
+    sha256: str
+    names: bytes
+    declared: frozenset[str]
+    linked: Linked
 
 
 class NativeModule:

@@ -34,6 +34,7 @@ from rho_wasm.sandbox.state import Capabilities
 from rho_wasm.sandbox.ticker import TickerKind
 from rho_wasm.sandbox.ways import Way, choose_way
 from rho_wasm.sandbox.worker_call import WorkerCall
+from rho_wasm.sandbox.worker_load import WorkerLoad
 from rho_wasm.sandbox.worker_process import Job
 from rho_wasm.sandbox.workers import WorkerPool
 
@@ -138,7 +139,15 @@ class Sandbox:
             raise Closed("the sandbox")
         loaded = await self._loader.interpreters.of(engine)
         bounds = limits or self.limits.loading()
-        load = SourceLoad(loaded, request, limits=bounds, image_bytes=self.limits.image_bytes)
+        image_bytes = self.limits.image_bytes
+        if len(request) > (limit := bounds.request_bytes):
+            raise ToolError(
+                "invalid_arguments",
+                tool=loaded.name,
+                detail="the source is too large",
+                limit="request_bytes",
+                value=limit,
+            )
         try:
             taken = self._slots.take_now(loaded.name, bounds.memory_bytes)
             try:
@@ -146,7 +155,14 @@ class Sandbox:
                     taken = await self._slots.take(loaded.name, bounds.memory_bytes)
                 if self._closed:
                     raise Closed("the sandbox")
-                result: LoadedSource | ToolError | BuildError = await self._errands.run(load)
+                result: LoadedSource | ToolError | BuildError
+                if self._pool is None:
+                    load = SourceLoad(loaded, request, limits=bounds, image_bytes=image_bytes)
+                    result = await self._errands.run(load)
+                else:
+                    result = await WorkerLoad(
+                        self._pool, self._threads, loaded, request, limits=bounds, image_bytes=image_bytes
+                    ).run()
             finally:
                 if taken:
                     self._slots.give_back(loaded.name, bounds.memory_bytes)

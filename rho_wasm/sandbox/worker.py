@@ -27,10 +27,12 @@ from rho_wasm.sandbox.admission_image import admit_image
 from rho_wasm.sandbox.faults import CallFailed
 from rho_wasm.sandbox.frames import HEAD, Ended, framed, largest_of_worker
 from rho_wasm.sandbox.guest_call import GuestCall
+from rho_wasm.sandbox.loading import LoadCall, LoadedEngine
 from rho_wasm.sandbox.module import Linked
 from rho_wasm.sandbox.runtime import Runtime
 from rho_wasm.sandbox.sealed import SealedFile
 from rho_wasm.sandbox.slices import SlicedCall
+from rho_wasm.sandbox.source_message import loaded_message
 from rho_wasm.sandbox.state import CallState, Elsewhere, GuestTrap
 from rho_wasm.untrusted import type_name
 
@@ -120,11 +122,23 @@ class _LookedAfter(GuestCall):
         return min(super().ask(), _TICKS)
 
 
+class _Loading(_LookedAfter, LoadCall):
+    """The same of a source that is loaded."""
+
+
 class _Module:
-    def __init__(self, linked: Linked, names: bytes, declared: frozenset[str]) -> None:
+    def __init__(
+        self, linked: Linked, names: bytes, declared: frozenset[str], *, source_of: LoadedEngine | None = None
+    ) -> None:
         self.linked = linked
+        self.source_of = source_of
+        """Calls load a source into this engine, whose code it is."""
         self.names = names
         self.declared = declared
+
+    def close(self) -> None:
+        if self.source_of is None:
+            self.linked.close()
 
 
 class _Worker:
@@ -135,16 +149,14 @@ class _Worker:
         self._runtime = make_runtime()
         self._modules: dict[str, _Module] = {}
         self._interpreters: Runtime | None = None
-        self._engines: list[Linked] = []
+        self._engines: list[LoadedEngine] = []
         self._limits = Limits()
 
     def serve(self) -> NoReturn:
         while True:
             message = self._line.hear()
-            if "image" in message:
-                image = admit_image(message["image"], limits=self._host_limits).image
-                linked = self._engines[message["over"]].over(image)
-                self._modules[message["load"]] = _Module(linked, b"", frozenset(message["declared"]))
+            if "over" in message:
+                self._modules[message["load"]] = self._over(self._engines[message["over"]], message)
             elif "load" in message:
                 runtime = self._for_interpreters() if message["interpreter"] else self._runtime
                 self._modules[message["load"]] = _Module(
@@ -153,7 +165,7 @@ class _Worker:
             elif "engine" in message:
                 self._add_engine(message["engine"])
             elif "drop" in message:
-                self._modules.pop(message["drop"]).linked.close()
+                self._modules.pop(message["drop"]).close()
             elif "call" in message:
                 self._call(message)
             # What is left is a cancellation that came after its call had ended.
@@ -167,7 +179,13 @@ class _Worker:
         linked = self._for_interpreters().link(self._line.file() if native is None else native)
         if linked.file is not None:
             linked.file.close()  # It is mapped, and goes nowhere from here.
-        self._engines.append(linked)
+        self._engines.append(LoadedEngine(b"", "", linked))
+
+    def _over(self, engine: LoadedEngine, message: dict[str, Any]) -> _Module:
+        if message["image"] is None:
+            return _Module(engine.linked, b"", frozenset(), source_of=engine)
+        image = admit_image(message["image"], limits=self._host_limits).image
+        return _Module(engine.linked.over(image), b"", frozenset(message["declared"]))
 
     def _call(self, message: dict[str, Any]) -> None:
         if "limits" in message:
@@ -178,6 +196,10 @@ class _Worker:
             return self._ask(number, capability, arguments, limits)
 
         def new_call() -> _LookedAfter:
+            if module.source_of is not None:
+                load = _Loading(module.source_of, limits=limits, image_bytes=self._host_limits.image_bytes)
+                load.line = self._line
+                return load
             state = CallState(
                 limits=limits,
                 declared=module.declared,
@@ -216,6 +238,8 @@ class _Worker:
         self._line.say(ended.as_message(number), max_bytes=largest_of_worker(limits))
 
     def _run(self, call: GuestCall, request: bytes) -> bytes:
+        if isinstance(call, _Loading):
+            return loaded_message(call, call.run(request), limits=call.state.limits)
         if self._runtime.way == "public" or call.state.capabilities is not None:
             return call.run(request)
         # A slice without a ticker first: a short call is over by then.

@@ -18,7 +18,7 @@ from rho_wasm.limits import Limits
 from rho_wasm.results import HandlerResult
 from rho_wasm.sandbox.crossing import as_tool_error, encode, encode_at_once, read_at_once
 from rho_wasm.sandbox.frames import Ended, HostCall, Strange, heard, largest_of_worker, read_ended, read_host_call
-from rho_wasm.sandbox.module import NativeModule
+from rho_wasm.sandbox.module import Loadable
 from rho_wasm.sandbox.slots import Overloaded
 from rho_wasm.sandbox.state import Capabilities
 from rho_wasm.sandbox.worker_process import Gone, Overdue, WorkerProcess, signal_name
@@ -45,7 +45,7 @@ class WorkerCall:
         self,
         pool: WorkerPool,
         threads: HostThreads,
-        module: NativeModule,
+        module: Loadable,
         request: Mapping[str, Any],
         *,
         tool: str,
@@ -75,13 +75,11 @@ class WorkerCall:
         try:
             data = encode_at_once(self._request, limits=limits)
             if data is None:
-                data = await self._in_thread(lambda: encode(self._request, limits=limits))
-            self.used = await self._in_worker(data)
-            if self.used.failed is not None:
-                raise self._fault or self.used.failed
-            result = read_at_once(self.used.answer, limits=limits)
+                data = await self.in_thread(lambda: encode(self._request, limits=limits))
+            answer = await self.answer(data)
+            result = read_at_once(answer, limits=limits)
             if result is None:
-                result = await self._in_thread(lambda: envelope.parse_answer(self.used.answer, limits=limits))
+                result = await self.in_thread(lambda: envelope.parse_answer(answer, limits=limits))
             return result
         except Overloaded:
             raise
@@ -90,7 +88,14 @@ class WorkerCall:
         except Exception as error:
             return as_tool_error(error, tool=self._tool, memory_refused=self.used.memory_refused)
 
-    async def _in_thread(self, function: Callable[[], _T]) -> _T:
+    async def answer(self, data: bytes) -> bytes:
+        """What the guest answers to the request ``data``, in bytes. Raises what the call failed for."""
+        self.used = await self._in_worker(data)
+        if self.used.failed is not None:
+            raise self._fault or self.used.failed
+        return self.used.answer
+
+    async def in_thread(self, function: Callable[[], _T]) -> _T:
         try:
             outcome = await self._threads.run(function)
         except NoThread:
@@ -191,7 +196,7 @@ class WorkerCall:
     async def _shielded(self, function: Callable[[], _T]) -> _T:
         """In a thread, and to its end: what a worker has said is said once."""
         with anyio.CancelScope(shield=True):
-            return await self._in_thread(function)
+            return await self.in_thread(function)
         raise AssertionError("nothing cancels this scope")
 
     async def _reply(self, capabilities: Capabilities, asked: HostCall) -> dict[str, Any]:

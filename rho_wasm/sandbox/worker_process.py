@@ -20,7 +20,7 @@ import anyio.to_thread
 from rho_wasm.limits import HostLimits, Limits
 from rho_wasm.sandbox.frames import HEAD, Strange, framed
 from rho_wasm.sandbox.images import Image
-from rho_wasm.sandbox.module import Linked, NativeModule
+from rho_wasm.sandbox.module import Linked, Loadable
 from rho_wasm.sandbox.sealed import SealedFile
 from rho_wasm.sandbox.ticker import TickerKind
 from rho_wasm.sandbox.ways import Way
@@ -142,7 +142,7 @@ class WorkerProcess:
             return False
         return False
 
-    async def load(self, module: NativeModule) -> None:
+    async def load(self, module: Loadable) -> None:
         """Puts the module's native code before the next call, unless it is there."""
         if module.sha256 in self._modules:
             self._modules.move_to_end(module.sha256)
@@ -152,7 +152,7 @@ class WorkerProcess:
         else:
             if engine not in self._engines:
                 await self._load_engine(engine)
-            frame, size = _image_frame(module, self._engines.index(engine))
+            frame, size = _frame_over(self._engines.index(engine), module)
         self._modules[module.sha256] = size
         while sum(self._modules.values()) > _NATIVE_BYTES and len(self._modules) > 1:
             dropped, _ = self._modules.popitem(last=False)
@@ -170,9 +170,7 @@ class WorkerProcess:
             self._files.append((self._sent + len(self._out), engine.file))
         self._engines.append(engine)
 
-    def put_call(
-        self, module: NativeModule, request: bytes, *, limits: Limits, deadline_ms: float, granted: bool
-    ) -> int:
+    def put_call(self, module: Loadable, request: bytes, *, limits: Limits, deadline_ms: float, granted: bool) -> int:
         """Puts one call of a loaded module. Answers the call's number."""
         self._number += 1
         message: dict[str, Any] = {
@@ -263,7 +261,7 @@ class WorkerProcess:
         return body
 
 
-def _load_frame(module: NativeModule) -> tuple[bytes, int]:
+def _load_frame(module: Loadable) -> tuple[bytes, int]:
     native = module.linked.native()
     message = {
         "load": module.sha256,
@@ -275,11 +273,12 @@ def _load_frame(module: NativeModule) -> tuple[bytes, int]:
     return framed(message, max_bytes=_FRAME_BYTES), len(native)
 
 
-def _image_frame(module: NativeModule, engine: int) -> tuple[bytes, int]:
+def _frame_over(engine: int, module: Loadable) -> tuple[bytes, int]:
+    """Of an image, or of what calls the engine's ``rho_load``."""
     image = module.linked.preparation
-    assert isinstance(image, Image), "only images lie over an engine"
-    message = {"load": module.sha256, "image": image.data, "over": engine, "declared": sorted(module.declared)}
-    return framed(message, max_bytes=_FRAME_BYTES), len(image.data)
+    data = image.data if isinstance(image, Image) else None
+    message = {"load": module.sha256, "over": engine, "image": data, "declared": sorted(module.declared)}
+    return framed(message, max_bytes=_FRAME_BYTES), len(data or b"")
 
 
 def _environment() -> dict[str, str]:
