@@ -13,7 +13,7 @@ from rho_wasm.results import AskUser, Failed, Halt, HandlerResult, Image, Ok
 from rho_wasm.tools import Tool
 from rho_wasm.untrusted import image_type, inert, inert_plain, type_name
 
-__all__ = ["checked", "is_host_made"]
+__all__ = ["checked", "is_host_made", "takes_copies"]
 
 _BOUNDS = Limits()
 
@@ -21,6 +21,11 @@ _BOUNDS = Limits()
 def is_host_made(tool: Tool) -> bool:
     """True if the host made the handler of ``tool`` (for a guest): it raises ToolErrors, and is taken at its word."""
     return getattr(tool.handler, "trusted_errors", False) is True
+
+
+def takes_copies(tool: Tool) -> bool:
+    """True if the handler of ``tool`` is the host's and takes its arguments as a :class:`rho_wasm.plain.Copied` too."""
+    return is_host_made(tool) and getattr(tool.handler, "takes_copies", False) is True
 
 
 def checked(answer: Any, tool: Tool) -> HandlerResult:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import anyio.to_thread
 
 from rho_wasm.errors import NotPlain, PlainError, ToolError
 from rho_wasm.frozen import FrozenMap, thaw
 from rho_wasm.limits import Limits
-from rho_wasm.plain import copied
+from rho_wasm.plain import Copied, copied
 from rho_wasm.schema import ArgumentSchema
 from rho_wasm.untrusted import inert, type_name
 
@@ -19,8 +19,10 @@ __all__ = ["checked_arguments"]
 _BOUNDS = Limits()
 
 
-async def checked_arguments(arguments: Any, schema: ArgumentSchema, *, tool: str) -> dict[str, Any]:
+async def checked_arguments(arguments: Any, schema: ArgumentSchema, *, tool: str, in_order: bool = False) -> Copied:
     """A private copy of ``arguments``: what the handler does to it changes nothing else.
+
+    ``in_order``: as :func:`rho_wasm.plain.copied` has it.
 
     Where the check takes longer than the event loop may wait, a thread makes it.
 
@@ -32,14 +34,19 @@ async def checked_arguments(arguments: Any, schema: ArgumentSchema, *, tool: str
     try:
         if type(arguments) is not dict:
             raise NotPlain("$", type_name(arguments), "arguments are a map with text keys")
-        copy, items, chars = copied(
-            arguments, max_bytes=_BOUNDS.request_bytes, max_depth=_BOUNDS.depth, max_items=_BOUNDS.items
+        copy = copied(
+            arguments,
+            max_bytes=_BOUNDS.request_bytes,
+            max_depth=_BOUNDS.depth,
+            max_items=_BOUNDS.items,
+            in_order=in_order,
         )
     except PlainError as error:
         raise ToolError("invalid_arguments", tool=tool, detail=inert(str(error))) from None
-    problems = schema.problems_at_once(copy, size=(items, chars))
+    size = (copy.items, copy.chars)
+    problems = schema.problems_at_once(copy.value, size=size)
     if problems is None:
-        problems = await anyio.to_thread.run_sync(partial(schema.problems, copy, size=(items, chars)))
+        problems = await anyio.to_thread.run_sync(partial(schema.problems, copy.value, size=size))
     if problems:
         raise ToolError("invalid_arguments", tool=tool, detail="; ".join(problems))
-    return cast("dict[str, Any]", copy)
+    return copy

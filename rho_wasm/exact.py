@@ -48,6 +48,9 @@ class ExactCopy:
     floats = False
     """Whether there is one."""
 
+    deepest = 0
+    """How many lists and maps are inside one another."""
+
     def __init__(self, *, max_bytes: int, max_depth: int, max_items: int, in_order: bool) -> None:
         self.in_order = in_order
         self.max_bytes = self.room = max_bytes
@@ -92,6 +95,8 @@ class ExactCopy:
             raise TooLarge("depth", self.max_depth)
         if len(values) > self.items_left:
             raise TooLarge("items", self.max_items)
+        if depth >= self.deepest:
+            self.deepest = depth + 1
         copy = values[:]
         self._count(len(copy))
         size = 0
@@ -115,6 +120,8 @@ class ExactCopy:
             raise TooLarge("depth", self.max_depth)
         if len(pairs) > self.items_left:
             raise TooLarge("items", self.max_items)
+        if depth >= self.deepest:
+            self.deepest = depth + 1
         copy = dict(pairs)
         self._count(2 * len(copy))
         for key in copy:

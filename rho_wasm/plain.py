@@ -26,7 +26,18 @@ from rho_wasm.errors import Malformed, NotPlain, TooLarge
 from rho_wasm.exact import MAX_DEPTH, ExactCopy, Refused
 from rho_wasm.hostvalues import plain
 
-__all__ = ["MAX_DEPTH", "Copied", "copied", "decode", "encode", "encode_within", "json_text", "jsonable", "plain"]
+__all__ = [
+    "MAX_DEPTH",
+    "Copied",
+    "copied",
+    "decode",
+    "encode",
+    "encode_copied",
+    "encode_within",
+    "json_text",
+    "jsonable",
+    "plain",
+]
 
 _MIB: Final = 1024 * 1024
 _INT_MIN, _INT_MAX = -(2**64), 2**64 - 1
@@ -51,11 +62,19 @@ _WIDTH: Final = bytes(24) + b"\1\2\4\x08"
 
 
 class Copied(NamedTuple):
-    """A copy, and how large it is: ``items`` counts values and keys, ``chars`` the length of all strings."""
+    """A copy, and what was seen of it: nobody has altered it since.
+
+    ``items`` counts values and keys, ``chars`` is the length of all strings, ``depth`` how many lists and maps are
+    inside one another. ``floats``: there is one. ``in_order``: the keys of its maps are in the order of their
+    encodings.
+    """
 
     value: Any
     items: int
     chars: int
+    depth: int
+    floats: bool
+    in_order: bool
 
 
 def encode(value: Any, *, max_bytes: int = _MIB, max_depth: int = 64, max_items: int = 100_000) -> bytes:
@@ -100,19 +119,27 @@ def _encoded(exact: ExactCopy, value: Any, frame: Mapping[str, Any] | None, key:
     return data
 
 
-def copied(value: Any, *, max_bytes: int = _MIB, max_depth: int = 64, max_items: int = 100_000) -> Copied:
-    """A copy of plain data that :func:`encode` takes within the same bounds; maps keep their order. Raises as it does.
+def copied(
+    value: Any, *, max_bytes: int = _MIB, max_depth: int = 64, max_items: int = 100_000, in_order: bool = False
+) -> Copied:
+    """A copy of plain data that :func:`encode` takes within the same bounds. Raises as it does.
 
-    Small ASCII data is not encoded for that.
+    Maps keep their order, or get that of their encodings. Small ASCII data is not encoded for that.
     """
-    exact = ExactCopy(max_bytes=max_bytes, max_depth=max_depth, max_items=max_items, in_order=False)
+    exact = ExactCopy(max_bytes=max_bytes, max_depth=max_depth, max_items=max_items, in_order=in_order)
     try:
         copy = exact.of(value)
     except Refused as refused:
         raise refused.as_error() from None
     if not exact.ascii or exact.most_bytes() > max_bytes:
         encode(copy, max_bytes=max_bytes, max_depth=max_depth, max_items=max_items)
-    return Copied(copy, max_items - exact.items_left, max_bytes - exact.room)
+    items, chars = max_items - exact.items_left, max_bytes - exact.room
+    return Copied(copy, items, chars, exact.deepest, exact.floats, in_order)
+
+
+def encode_copied(frame: Mapping[str, Any], key: str, copy: Copied) -> bytes:
+    """What :func:`encode_within` makes of a copy that is ``in_order``, however large it is."""
+    return cbor2.dumps({**frame, key: copy.value}, canonical=copy.floats)
 
 
 def decode(data: bytes, *, max_bytes: int = _MIB, max_depth: int = 64, max_items: int = 100_000) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 
-from rho_wasm.answers import is_host_made
+from rho_wasm.answers import is_host_made, takes_copies
 from rho_wasm.arguments import checked_arguments
 from rho_wasm.calls import CallClock, CallMeter, RunningCall, ToolCall, ToolContext
 from rho_wasm.cancellation import Watermark, leaves, let_through
@@ -23,6 +23,7 @@ from rho_wasm.host_threads import HostThreads
 from rho_wasm.limits import HostLimits
 from rho_wasm.offered import ToolSnapshot
 from rho_wasm.outcomes import answered, not_answered
+from rho_wasm.plain import Copied
 from rho_wasm.registry import ToolRegistry
 from rho_wasm.results import HandlerResult, ToolResult
 from rho_wasm.tools import Tool
@@ -160,7 +161,7 @@ class ToolRunner:
             tool, arguments = await self._admit(call, tools, told, timeout_ms)
             if self._gatekeeper is not None:
                 await self._gatekeeper.ask(call, told)
-                if call.arguments != arguments:
+                if call.arguments != arguments.value:
                     raise ToolError("invalid_arguments", tool=tool.name, detail="they changed while the gate was asked")
             waited = self._gatekeeper is not None
             # Guests wait in their sandbox, which has slots for all of them and for each tool. Were they to hold slots
@@ -190,7 +191,7 @@ class ToolRunner:
 
     async def _admit(
         self, call: ToolCall, tools: ToolSnapshot | None, context: ToolContext, timeout_ms: int | None
-    ) -> tuple[Tool, dict[str, Any]]:
+    ) -> tuple[Tool, Copied]:
         """The tool and a private copy of its arguments, or the ToolError that refuses them. Sets the call's bound."""
         tool = self.registry.lookup(call.name) if tools is None else tools.lookup(call.name)
         if tool is None or tool.handler is None:
@@ -201,7 +202,10 @@ class ToolRunner:
             schema = self.registry.schema_of(tool)
         except SchemaInvalid as error:
             raise ToolError("not_found", tool=tool.name, detail=inert(str(error))) from None
-        arguments = await checked_arguments(call.arguments, schema, tool=tool.name)
+        # The default executor would do no more with a guest than await it, and alters no arguments. So nobody but the
+        # guest's handler sees this copy, and it is made as that needs it.
+        in_order = type(self.executor) is DefaultExecutor and takes_copies(tool)
+        arguments = await checked_arguments(call.arguments, schema, tool=tool.name, in_order=in_order)
         bound = self.default_timeout_ms if tool.timeout_ms is None else tool.timeout_ms
         if timeout_ms is not None and timeout_ms < bound:
             bound, context.meter.own_bound = timeout_ms, False
@@ -214,7 +218,7 @@ class ToolRunner:
             raise ToolError("not_found", tool=tool.name, detail="it was withdrawn while the call waited")
 
     async def _run_in_slot(
-        self, tool: Tool, arguments: dict[str, Any], context: ToolContext, watermark: Watermark, *, guest: bool
+        self, tool: Tool, arguments: Copied, context: ToolContext, watermark: Watermark, *, guest: bool
     ) -> ToolResult:
         """``guest``: the sandbox keeps its deadline, so an answer of it came in time."""
         generation = _generation_of(tool)
@@ -245,7 +249,7 @@ class ToolRunner:
                 self._report(faults, tool)
 
     async def _execute(
-        self, running: RunningCall, arguments: dict[str, Any], stop: _Stop, watermark: Watermark, *, guest: bool
+        self, running: RunningCall, arguments: Copied, stop: _Stop, watermark: Watermark, *, guest: bool
     ) -> HandlerResult:
         """The handler's answer, within its time. Raises ToolError where there is none."""
         tool, context, clock = running.tool, running.context, running.meter.clock
@@ -258,7 +262,10 @@ class ToolRunner:
                 clock.start(stop.scope, paused=guest)
                 self.registry.watch(running)
                 if not stop.asked:
-                    answer = await self.executor.execute(tool, arguments, context)
+                    if arguments.in_order:
+                        answer = await tool.handler(arguments.value, context, arguments)
+                    else:
+                        answer = await self.executor.execute(tool, arguments.value, context)
         except BaseException as error:
             let_through(error, watermark)
             raised = error

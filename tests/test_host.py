@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from rho_wasm import (
     Allow,
+    Artifact,
     Block,
     Closed,
     HostLimits,
@@ -23,7 +25,10 @@ from rho_wasm import (
 )
 from rho_wasm.events import Event, GenerationSwitched, ToolFinished, ToolRunning
 from rho_wasm.host import Host
+from rho_wasm.resources import fixture
+from rho_wasm.results import HandlerResult
 from rho_wasm.testing import FakeSource, guest
+from rho_wasm.tools import Tool
 from tests.helpers import echo
 
 pytestmark = pytest.mark.anyio
@@ -88,6 +93,27 @@ async def test_a_store_that_was_handed_in_stays_open() -> None:
         assert store.live().number == 1
 
 
+class Shouting:
+    """An executor that alters the arguments."""
+
+    async def execute(self, tool: Tool, arguments: Mapping[str, Any], context: ToolContext) -> HandlerResult:
+        assert isinstance(arguments, dict)
+        arguments["text"] = arguments["text"].upper()
+        result: HandlerResult = await tool.invoke(arguments, context)
+        return result
+
+
+async def test_what_an_executor_makes_of_the_arguments_is_what_a_guest_gets() -> None:
+    async with Host.open(":memory:", core=[]) as host:
+        artifact = Artifact.from_wasm(fixture("echo.wasm").read_bytes())
+        await host.source.activate(await host.source.stage(add=[artifact], author="model"))
+        call = ToolCall(id="1", name="echo", arguments={"text": "quiet"})
+        assert (await host.runner.run(call)).value == {"text": "quiet"}
+        host.runner.executor = Shouting()
+        assert (await host.runner.run(call)).value == {"text": "QUIET"}
+    assert call.arguments == {"text": "quiet"}
+
+
 async def test_sources_come_after_the_dynamic_one_in_their_order() -> None:
     async with Host.open(":memory:", core=[], sources=[FakeSource(echo("a"), echo("b"))]) as host:
         await switched_on(host, "a")
@@ -132,7 +158,6 @@ async def test_what_is_no_limit_or_gate_is_a_type_error_that_says_what_is(wrong:
 
 async def test_a_claimed_artifact_with_its_source_is_built_again_and_believed_if_it_is_the_same(tmp_path: Path) -> None:
     from rho_wasm import Artifact, build
-    from rho_wasm.resources import fixture
 
     built = await build(fixture("echo.wat"))
     claimed = Artifact.from_wasm(built.wasm, source=built.source, language="wat")

@@ -282,7 +282,8 @@ def test_one_large_text_in_many_places_is_refused_before_it_is_written() -> None
 @given(values | st.text() | st.dictionaries(st.text(max_size=9), st.text(max_size=9)), st.integers(0, 60))
 @settings(max_examples=200)
 def test_copied_refuses_exactly_what_encode_refuses(value: Any, bound: int) -> None:
-    for bounds in ({}, {"max_bytes": bound}, {"max_items": bound // 4}, {"max_depth": bound // 20}):
+    every: list[dict[str, Any]] = [{}, {"max_bytes": bound}, {"max_items": bound // 4}, {"max_depth": bound // 20}]
+    for bounds in every:
         try:
             plain.encode(value, **bounds)
         except PlainError as error:
@@ -300,6 +301,19 @@ def test_a_copy_shares_nothing_with_the_value_and_keeps_the_order_of_keys() -> N
     copy["bb"][0]["b"] = copy["a"]["x"] = 7
     copy["c"].append(7)
     assert value == {"bb": [{"b": 0, "a": 1}], "a": {}, "c": []}
+
+
+def test_a_copy_says_what_was_seen_of_it() -> None:
+    plainly = plain.copied({"text": "four", "list": [[1], 2.5]})
+    assert (plainly.items, plainly.chars, plainly.depth, plainly.floats, plainly.in_order) == (8, 12, 3, True, False)
+    assert (plain.copied("x").depth, plain.copied([]).depth, plain.copied({}).floats) == (0, 1, False)
+
+
+def test_a_copy_in_order_has_its_keys_as_their_encodings_are_ordered() -> None:
+    copy = plain.copied({"bb": {"z": 1, "aa": 2, "é": 3}, "a": 1}, in_order=True)
+    assert list(copy.value) == ["a", "bb"]
+    assert list(copy.value["bb"]) == ["z", "aa", "é"]
+    assert plain.encode_copied({"f": 0}, "g", copy) == plain.encode({"f": 0, "g": copy.value})
 
 
 # -- what decode refuses

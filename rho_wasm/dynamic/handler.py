@@ -15,6 +15,7 @@ from rho_wasm.errors import Closed, ModuleRejected, StoreError, ToolError
 from rho_wasm.frozen import thaw
 from rho_wasm.limits import MAX_DEADLINE_MS, Limits
 from rho_wasm.manifest import ToolDeclaration
+from rho_wasm.plain import Copied
 from rho_wasm.policy import Policy
 from rho_wasm.results import AskUser, Failed, Halt, HandlerResult, Ok
 from rho_wasm.sandbox import Sandbox
@@ -41,6 +42,7 @@ class GuestHandler:
     """
 
     trusted_errors = True
+    takes_copies = True
 
     __slots__ = ("_guard", "_modules", "_policy", "_sandbox", "generation", "limits", "version")
 
@@ -71,7 +73,10 @@ class GuestHandler:
         """``(reason, what to do)`` while the version is quarantined, else None."""
         return self._guard.refusal(self.version)
 
-    async def __call__(self, arguments: Mapping[str, Any], context: ToolContext) -> HandlerResult:
+    async def __call__(
+        self, arguments: Mapping[str, Any], context: ToolContext, copied: Copied | None = None
+    ) -> HandlerResult:
+        """``copied`` is what ``arguments`` are the value of, where nobody can have altered them meanwhile."""
         meter = context.meter
         meter.generation = self.generation
         meter.artifact = self.version.artifact
@@ -94,6 +99,7 @@ class GuestHandler:
                     context=self._told(context),
                     limits=self.limits,
                     meter=meter,
+                    copied=copied,
                 )
             finally:
                 self._modules.leave(used)

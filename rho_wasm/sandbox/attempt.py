@@ -8,6 +8,7 @@ from typing import Any
 from rho_wasm import envelope
 from rho_wasm.errors import ToolError
 from rho_wasm.limits import Limits
+from rho_wasm.plain import Copied
 from rho_wasm.results import HandlerResult
 from rho_wasm.sandbox.crossing import as_tool_error, encode, encode_at_once, read_at_once
 from rho_wasm.sandbox.entry import sure_entry, traced
@@ -47,10 +48,12 @@ class Attempt:
         limits: Limits,
         deadline_ms: float,
         capabilities: Capabilities | None,
+        copied: Copied | None = None,
     ) -> None:
         self._runtime = runtime
         self._module = module
         self._request = request
+        self._copied = copied
         self._tool = tool
         self._limits = limits
         self._capabilities = capabilities
@@ -80,7 +83,7 @@ class Attempt:
         if self._runtime.way == "public" or self._module.linked.overruns >= _MAX_OVERRUNS or traced():
             return None
         limits = self._limits
-        self._data = encode_at_once(self._request, limits=limits)
+        self._data = encode_at_once(self._request, limits=limits, copied=self._copied)
         if self._data is None:
             return None
         result: HandlerResult | ToolError | None

@@ -23,16 +23,22 @@ _TEXT = frozenset({str})
 _REQUEST_BOUNDS = {"bytes": "request_bytes", "depth": "depth", "items": "items"}
 
 
-def encode_at_once(request: Mapping[str, Any], *, limits: Limits) -> bytes | None:
+def encode_at_once(request: Mapping[str, Any], *, limits: Limits, copied: plain.Copied | None = None) -> bytes | None:
     """A small request's bytes. None for any other, and for one that is wrong: :func:`encode` says what was wrong.
 
-    ``request`` is what :func:`rho_wasm.envelope.request` made. Of most only the arguments have to be looked through.
+    ``request`` is what :func:`rho_wasm.envelope.request` made. Of most only the arguments have to be looked through,
+    and not even those where they are ``copied``.
     """
     max_bytes, max_items = limits.request_bytes, limits.items
     if max_bytes > _BYTES_AT_ONCE:
         max_bytes = _BYTES_AT_ONCE
     if max_items > _ITEMS_AT_ONCE:
         max_items = _ITEMS_AT_ONCE
+    if copied is not None and copied.in_order and copied.depth < limits.depth and _exact_frame(request):
+        if copied.items > max_items - _FRAME_ITEMS or copied.chars > max_bytes:
+            return None
+        data = plain.encode_copied(request, "arguments", copied)
+        return data if len(data) <= max_bytes else None
     try:
         if not _exact_frame(request):
             return plain.encode(request, max_bytes=max_bytes, max_depth=limits.depth, max_items=max_items)

@@ -17,6 +17,7 @@ from rho_wasm.calls import CallMeter
 from rho_wasm.errors import BuildError, Closed, ToolError
 from rho_wasm.host_threads import HostThreads
 from rho_wasm.limits import HostLimits, Limits
+from rho_wasm.plain import Copied
 from rho_wasm.results import HandlerResult
 from rho_wasm.sandbox.attempt import Attempt
 from rho_wasm.sandbox.cache import CacheStatistics, NativeCache
@@ -188,13 +189,15 @@ class Sandbox:
         meter: CallMeter,
         name: str | None = None,
         capabilities: Capabilities | None = None,
+        copied: Copied | None = None,
     ) -> HandlerResult:
         """Calls ``tool`` of ``module`` in a fresh instance, and answers what it answered.
 
         ``context`` is what crosses beside the arguments (call_id, session_id, request_id, values). The deadline is the
         lower of ``limits.deadline_ms`` and what the meter's clock has left, from the moment that the guest starts;
         waiting for a slot is not the tool's time. ``name`` is what errors call the tool. ``capabilities`` answers its
-        host calls, in a worker thread; None denies them.
+        host calls, in a worker thread; None denies them. ``copied`` is a private copy of the arguments that nobody has
+        altered since it was made, so that it need not be looked through again.
 
         On the native way the guest runs on the event loop's thread for at most a slice (0.5 ms), and a call that is
         over by then pays for no thread.
@@ -220,12 +223,13 @@ class Sandbox:
                         taken = await self._slots.take(label, memory_bytes)
                 result = await self._in_slot(
                     native,
-                    envelope.request(tool, dict(arguments), context=context),
+                    envelope.request(tool, dict(arguments) if copied is None else copied.value, context=context),
                     tool=label,
                     limits=limits,
                     meter=meter,
                     # Only what the manifest declares is ever asked for.
                     capabilities=capabilities if native.declared else None,
+                    copied=copied,
                 )
             finally:
                 if taken:
@@ -290,6 +294,7 @@ class Sandbox:
         limits: Limits,
         meter: CallMeter,
         capabilities: Capabilities | None,
+        copied: Copied | None,
     ) -> HandlerResult | ToolError:
         if self._held_s >= SLICE_S:
             # Short calls in a row must not hold up all else that this thread does.
@@ -327,6 +332,7 @@ class Sandbox:
             limits=limits,
             deadline_ms=deadline_ms,
             capabilities=capabilities,
+            copied=copied,
         )
         # In this process: at once if that takes no longer than a slice, else in a thread.
         met = self._crowds.meet(native.sha256)

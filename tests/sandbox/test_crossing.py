@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rho_wasm import envelope
+from rho_wasm import envelope, plain
 from rho_wasm.limits import Limits
 from rho_wasm.sandbox.crossing import encode, encode_at_once
 
@@ -31,7 +31,32 @@ from rho_wasm.sandbox.crossing import encode, encode_at_once
 )
 def test_both_ways_give_the_same_bytes(arguments: dict[str, Any], context: Mapping[str, Any]) -> None:
     request = envelope.request("t", arguments, context=context)
-    assert encode_at_once(request, limits=Limits()) == encode(request, limits=Limits())
+    expected = encode(request, limits=Limits())
+    assert encode_at_once(request, limits=Limits()) == expected
+    for in_order in (False, True):
+        copied = plain.copied(arguments, in_order=in_order)
+        request = envelope.request("t", copied.value, context=context)
+        assert encode_at_once(request, limits=Limits(), copied=copied) == expected
+
+
+@pytest.mark.parametrize("in_order", [False, True])
+@pytest.mark.parametrize(
+    ("arguments", "bounds"),
+    [
+        ({"a": [[]]}, {"depth": 3}),
+        ({}, {"depth": 1}),
+        ({"a": "x" * 100}, {"request_bytes": 120}),
+        ({"a": [0] * 100}, {"items": 100}),
+        ({"a": [0] * 1000}, {}),
+        ({"a": "x" * 100_000}, {}),
+    ],
+)
+def test_copies_that_are_large_are_left_to_the_other_way_too(
+    arguments: dict[str, Any], bounds: dict[str, int], in_order: bool
+) -> None:
+    copied = plain.copied(arguments, in_order=in_order)
+    request = envelope.request("t", copied.value, context={"call_id": "c"})
+    assert encode_at_once(request, limits=Limits(**bounds), copied=copied) is None
 
 
 @pytest.mark.parametrize(

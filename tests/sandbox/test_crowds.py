@@ -44,6 +44,18 @@ def test_calls_of_other_modules_do_not_count(clock: FixedClock) -> None:
     assert (one.leave(), other.leave()) == (1.0, 1.0)
 
 
+def test_only_where_another_call_runs_is_one_met(clock: FixedClock) -> None:
+    crowds = Crowds(clock=clock)
+    assert crowds.meet("a") is None
+    one = crowds.enter("a")
+    assert crowds.meet("b") is None
+    other = crowds.meet("a")
+    assert other is not None
+    clock.advance(1)
+    assert (one.leave(), other.leave()) == (2.0, 2.0)
+    assert crowds.meet("a") is None
+
+
 def test_a_call_that_took_no_time_is_one(clock: FixedClock) -> None:
     crowds = Crowds(clock=clock)
     stays = [crowds.enter("a") for _ in range(2)]
