@@ -85,6 +85,15 @@ def test_runs_that_stand_close_together_are_one_even_where_there_is_room() -> No
     assert laid(image, HostLimits())[9:12] == b"\0th"
 
 
+def test_more_segments_than_one_system_call_takes_are_laid_one_by_one() -> None:
+    limits = HostLimits(image_segments=1_500)
+    runs = [(number * 80, bytes([number % 255 + 1])) for number in range(1_500)]
+    image = written(runs, limits=limits)
+    memory = laid(image, limits)
+    assert all(memory[offset : offset + 1] == data for offset, data in runs)
+    assert memory[65_500:65_504] == b"over"
+
+
 def test_the_same_input_gives_the_same_bytes_and_wasmtime_takes_them() -> None:
     runs = [(number * 200, bytes([number % 255 + 1])) for number in range(600)]
     assert written(runs) == written(iter(runs))
