@@ -1,0 +1,203 @@
+"""Calls of guests in which a handler of a signal raises. Run in a process of its own, which must not die of it.
+
+    python -m tests.sandbox.interrupted places|storm asyncio|trio native|public GUEST
+
+``places``: the handler is asked at each instruction at which Python looks for signals, and raises at one of those that
+belong to a call, in the next call at another, until it raised at each. ``storm``: an alarm each 0.2 ms raises.
+"""
+
+from __future__ import annotations
+
+import _thread
+import gc
+import json
+import signal
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from itertools import repeat, starmap
+from types import CodeType, FrameType
+from typing import Any, TypeAlias
+
+import anyio
+import anyio.lowlevel
+
+import rho_wasm
+from rho_wasm.calls import CallClock, CallMeter
+from rho_wasm.limits import HostLimits, Limits
+from rho_wasm.results import Ok
+from rho_wasm.sandbox import Sandbox, attempt, guest_call
+from rho_wasm.sandbox.runtime import Runtime
+from tests.sandbox.guests import answering
+
+OURS = rho_wasm.__file__.removesuffix("__init__.py")
+SLOTS = 1
+"""One that was lost would be missed at once: of wasmtime's pool, and of the sandbox."""
+STORM = 2_000
+PERIOD_S = 0.000_2
+SOON = 60
+
+LOGS = """(local.set $i (i32.const 0)) (loop $l
+  (call $log (i32.const 20) (i32.const 0) (i32.const 0))
+  (br_if $l (i32.lt_u (local.tee $i (i32.add (local.get $i) (i32.const 1))) (i32.const 3))))"""
+LONG = """(loop $l (br_if $l (i32.lt_u (local.tee $i (i32.add (local.get $i) (i32.const 1))) (i32.const 2000000))))"""
+GUESTS = {"short": LOGS, "long": LONG + LOGS, "trap": LOGS + "unreachable"}
+
+
+class Raised(BaseException):
+    """What the handler raises."""
+
+
+Place: TypeAlias = tuple[CodeType, int, CodeType | None, int]
+"""An instruction, and the one that called its function."""
+
+
+class Places:
+    """A handler that finds the places where it is asked, and raises at one of them, once."""
+
+    def __init__(self) -> None:
+        self.found: dict[Place, bool] = {}
+        """Each that was seen so far; whether it was raised there."""
+        self.armed = False
+        self.target: Place | None = None
+        # A step trips the signal; unlike a call, it does so without a look at signals afterwards.
+        self.trip = starmap(_thread.interrupt_main, repeat((signal.SIGUSR1,)))
+
+    def aim(self) -> bool:
+        """For the next call. False once there was a raise at each place."""
+        self.target = next((place for place, raised in self.found.items() if not raised), None)
+        self.armed = True
+        return self.target is not None or not self.found
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        if not self.armed or frame is None:
+            return
+        if ours(frame):
+            caller = frame.f_back
+            place = (frame.f_code, frame.f_lasti, caller and caller.f_code, caller.f_lasti if caller else 0)
+            self.found.setdefault(place, False)
+            if place == self.target:
+                self.armed = False
+                self.found[place] = True
+                raise Raised
+        trip = self.trip
+        for _ in trip:
+            return
+
+
+def ours(frame: FrameType | None) -> bool:
+    """Whether it runs for a call of the sandbox: this package's own code, or what that called. No destructor, where
+    Python itself drops what is raised.
+    """
+    while frame is not None and frame.f_code.co_name != "__del__":
+        if frame.f_code.co_filename.startswith(OURS):
+            return True
+        frame = frame.f_back
+    return False
+
+
+class Calls:
+    """A sandbox of few slots, and calls of one guest in it."""
+
+    def __init__(self, sandbox: Sandbox, wasm: bytes) -> None:
+        self.sandbox = sandbox
+        self._wasm = wasm
+        self.ended = Counter[str]()
+
+    async def one(self) -> None:
+        with await self.sandbox.load(self._wasm) as module:
+            await self.of(module)
+
+    async def of(self, module: Any) -> None:
+        """One call: what it comes to is counted."""
+        try:
+            meter = CallMeter(CallClock(20_000))
+            given: dict[str, Any] = {"arguments": {}, "context": {}, "limits": Limits(), "meter": meter}
+            self.ended["ok" if await self.sandbox.call(module, tool="t", **given) == Ok(1) else "wrong"] += 1
+        except Raised:
+            self.ended["raised"] += 1
+        except rho_wasm.ToolError as error:
+            self.ended[error.reason] += 1
+
+    async def all_slots(self) -> None:
+        """More calls at once than there are slots."""
+        async with anyio.create_task_group() as tasks:
+            for _ in range(8 * SLOTS):
+                tasks.start_soon(self.one)
+
+
+async def places(calls: Calls) -> dict[str, Any]:
+    handler = Places()
+    signal.signal(signal.SIGUSR1, handler)
+    signal.set_wakeup_fd(-1)  # Of the event loop, which would read what is written there as fast as it comes.
+    gc.disable()  # It runs destructors of others.
+    with await calls.sandbox.load(calls._wasm) as module:
+        while handler.aim():
+            _thread.interrupt_main(signal.SIGUSR1)
+            try:
+                await calls.of(module)
+            finally:
+                handler.armed = False
+            if (target := handler.target) is not None and not handler.found[target]:
+                del handler.found[target]  # Some places are passed now and then only.
+            await anyio.lowlevel.checkpoint()
+    raised = [place[0].co_qualname for place, raised in handler.found.items() if raised]
+    return {"raised": len(raised), "places": sorted({*raised})}
+
+
+async def storm(calls: Calls) -> dict[str, Any]:
+    raised = 0
+
+    def alarm(number: int, frame: FrameType | None) -> None:
+        nonlocal raised
+        if frame is not None and frame.f_code.co_filename.startswith(OURS):  # An event loop does not bear it.
+            raised += 1
+            raise Raised
+
+    with await calls.sandbox.load(calls._wasm) as module:
+        signal.signal(signal.SIGALRM, alarm)
+        signal.setitimer(signal.ITIMER_REAL, PERIOD_S, PERIOD_S)
+        while raised < STORM:
+            await calls.of(module)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        return {"raised": raised}
+
+
+host_call = Runtime.host_call
+
+
+def ticking(runtime: Runtime, call_id: int, index: int, arguments: Sequence[int]) -> int | None:
+    """A host call after which the guest is asked whether to go on."""
+    runtime.tick()
+    return host_call(runtime, call_id, index, arguments)
+
+
+async def main(what: str, way: Any, guest: str) -> None:
+    # Looking at each place takes its time, and a slice is short: calls are to end where they would without.
+    attempt._MAX_OVERRUNS = 1_000_000
+    if what == "places" and guest != "long":
+        guest_call.SLICE_S = 10.0
+        setattr(Runtime, "host_call", ticking)  # noqa: B010 - no type allows it
+    limits = HostLimits(max_concurrent_calls=SLOTS, max_concurrent_per_tool=SLOTS)
+    with anyio.fail_after(SOON):
+        async with Sandbox(way=way, limits=limits) as sandbox:
+            calls = Calls(sandbox, answering({"ok": 1}, before=GUESTS[guest]))
+            await calls.one()
+            calls.ended.clear()
+            found = await (places if what == "places" else storm)(calls)
+            ended = dict(calls.ended)
+            calls.ended.clear()
+            await calls.all_slots()
+            seen = sandbox.statistics()
+            print(
+                json.dumps(
+                    found
+                    | {"ended": ended, "afterwards": dict(calls.ended)}
+                    | {"running": seen.running, "waiting": seen.waiting, "modules": seen.modules, "way": seen.way}
+                    | {"entered": len(sandbox._runtime._calls)}
+                )
+            )
+
+
+if __name__ == "__main__":
+    anyio.run(main, sys.argv[1], sys.argv[3], sys.argv[4], backend=sys.argv[2])

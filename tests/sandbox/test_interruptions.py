@@ -1,0 +1,78 @@
+"""A handler of a signal may raise anywhere in a call: it reaches whoever called, nothing is lost, and nothing dies."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from rho_wasm.sandbox.ways import why_not_native
+from tests.sandbox.interrupted import STORM
+
+UNLESS_NATIVE = pytest.mark.skipif(why_not_native() is not None, reason=str(why_not_native()))
+EVERYWHERE = [
+    pytest.param("asyncio", "native", "short", marks=UNLESS_NATIVE),
+    pytest.param("trio", "native", "long", marks=UNLESS_NATIVE),
+    pytest.param("asyncio", "public", "short"),
+    *(
+        pytest.param(backend, "native", guest, marks=[pytest.mark.slow, UNLESS_NATIVE])
+        for backend, guest in [("trio", "short"), ("asyncio", "long"), ("asyncio", "trap"), ("trio", "trap")]
+    ),
+    pytest.param("trio", "public", "long", marks=pytest.mark.slow),
+]
+
+
+def interrupted(*arguments: str) -> dict[str, Any]:
+    """What tests/sandbox/interrupted.py found. Fails if its process dies."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.sandbox.interrupted", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        env={"PYTHONPATH": os.pathsep.join(sys.path), "PATH": os.defpath},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.parametrize(("backend", "way", "guest"), EVERYWHERE)
+def test_what_is_raised_anywhere_in_a_call_reaches_its_caller_and_the_sandbox_serves_on(
+    backend: str, way: str, guest: str
+) -> None:
+    found = interrupted("places", backend, way, guest)
+    end = "trapped" if guest == "trap" else "ok"
+    assert found["raised"] == found["ended"]["raised"] > 50
+    assert {*found["ended"]} <= {"raised", end}, "nothing else came of it"
+    assert found["afterwards"] == {end: 8}
+    assert (found["running"], found["waiting"], found["entered"], found["modules"]) == (0, 0, 0, 0)
+    assert found["way"] == way
+    if way == "native":
+        # In what wasmtime calls, in what gives back, and on the way from one to the other.
+        assert {"FiberInstance.go_on", "GuestCall.go_on", "Sandbox.call"} <= {*found["places"]}
+    if (way, guest) == ("native", "short"):
+        assert {"Trampolines._host", "Runtime.epoch", "GuestCall.host_call", "GuestCall.ask"} <= {*found["places"]}
+        assert {"GuestCall._end", "_Frame.let_go", "Frames.give_back", "Slots.take_now"} <= {*found["places"]}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@pytest.mark.parametrize(
+    ("way", "guest"),
+    [
+        *(pytest.param("native", guest, marks=UNLESS_NATIVE) for guest in ("short", "long", "trap")),
+        ("public", "short"),
+    ],
+)
+def test_alarms_that_raise_in_every_call_are_survived(backend: str, way: str, guest: str) -> None:
+    found = interrupted("storm", backend, way, guest)
+    end = "trapped" if guest == "trap" else "ok"
+    assert found["raised"] >= STORM
+    assert {*found["ended"]} <= {"raised", end}
+    assert found["afterwards"] == {end: 8}
+    assert (found["running"], found["waiting"], found["entered"]) == (0, 0, 0)
