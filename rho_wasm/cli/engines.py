@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -165,14 +166,18 @@ def remove(
     name: Annotated[str, typer.Argument(metavar="NAME", help="An engine's name, or the SHA-256 of one.")],
     store: Annotated[
         list[Path] | None,
-        typer.Option("--store", metavar="STORE", help="Stores whose tools must keep running. Default: .rho if there."),
+        typer.Option(
+            "--store",
+            metavar="STORE",
+            help="Stores whose tools must keep running. Default: RHO_WASM_STORE, or .rho, if there.",
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> int:
     """Delete an engine, unless a kept generation of a store has tools over it."""
     output = Output(as_json=as_json)
     in_use: set[str] = set()
-    for folder in store if store is not None else [DEFAULT_STORE]:
+    for folder in store if store is not None else [Path(os.environ.get("RHO_WASM_STORE") or DEFAULT_STORE)]:
         if folder.is_dir():
             with Store.open(folder, read_only=True) as opened:
                 in_use |= engines_in_use(opened)

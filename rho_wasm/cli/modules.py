@@ -217,7 +217,8 @@ def call(
     withdrawn: list[Quarantine] = []
 
     async def of_file() -> ToolResult:
-        artifact = await artifact_of(Path(first))
+        with engine_progress(output, "making the engine") as tell:
+            artifact = await artifact_of(Path(first), progress=tell)
         assert second is not None
         if second not in artifact.tools:
             raise UsageProblem(f"{first} has no tool {second!r}: it has {', '.join(artifact.tools)}")

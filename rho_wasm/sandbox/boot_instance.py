@@ -165,12 +165,12 @@ class BootInstance:
     def read(self, pointer: int, length: int) -> bytes:
         """Bytes of its memory. Raises ``OutOfBounds`` (a ValueError)."""
         start, count = span(pointer, length, self.memory_bytes)
-        return ctypes.string_at(memory_data(self._context, self._memory) + start, count)
+        return ctypes.string_at(self._base() + start, count)
 
     def write(self, pointer: int, data: bytes) -> None:
         """Raises ``OutOfBounds`` (a ValueError)."""
         start, count = span(pointer, len(data), self.memory_bytes)
-        ctypes.memmove(memory_data(self._context, self._memory) + start, data, count)
+        ctypes.memmove(self._base() + start, data, count)
 
     def globals(self) -> dict[int, int]:
         """The bits of the globals that are exported as ``rho:global:N``, by N, unsigned."""
@@ -237,6 +237,10 @@ class BootInstance:
         self._raise(error, trap.value, instantiating=True)
         self._memory = ctypes.byref(self._exported(MEMORY, _MEMORY).memory)
 
+    def _base(self) -> int:
+        """Where its memory is now."""
+        return memory_data(self._context, self._memory) or 0
+
     def _exported(self, name: str, kind: int) -> Any:
         raw = name.encode()
         item = ffi.wasmtime_extern_t()
@@ -272,7 +276,10 @@ class BootInstance:
 
     def host_call(self, call_id: int, index: int, arguments: Sequence[int]) -> int | None:
         function = self._functions[index]
-        memory = GuestMemory(memory_data(self._context, self._memory) or 0, self.memory_bytes)
+        if self._memory is None:
+            # Nobody can say yet where its memory is.
+            raise GuestTrap("trapped", f"its start function calls {function.name} before it is instantiated")
+        memory = GuestMemory(self._base(), self.memory_bytes)
         if self._on_host_call is not None:
             asked = HostCall(function.name, tuple(arguments), memory, self.output)
             if self._on_host_call(asked):

@@ -15,7 +15,7 @@ from itertools import pairwise
 
 from rho_wasm.errors import ModuleRejected
 from rho_wasm.sandbox.abi import GLOBAL_PREFIX, INITIALIZE, MEMORY, PAGE_BYTES
-from rho_wasm.sandbox.boot import START, Booted, BootLimits, Drive, HostCall, boot, start
+from rho_wasm.sandbox.boot import START, Booted, BootInstance, BootLimits, Drive, HostCall, boot, start
 from rho_wasm.sandbox.imports import HostFunction
 from rho_wasm.toolchains import binary
 from rho_wasm.toolchains.binary import Global, Memory, Module
@@ -32,6 +32,8 @@ _GAP_BYTES = 16
 """Zeros that are written rather than gone round: a segment of its own costs ten bytes."""
 _RUN = re.compile(rb"[^\0](?:[^\0]|\0{1,%d}(?=[^\0]))*" % _GAP_BYTES, re.DOTALL)
 _SCANNED = PAGE_BYTES
+_START = "rho:start"
+"""Under this name a start function is called while it is booted: in an instance that is whole, unlike by itself."""
 _CONSTANTS: dict[str, Callable[[int], bytes]] = {
     "i32": lambda bits: b"\x41" + binary.encode_s32(bits),
     "i64": lambda bits: b"\x42" + binary.encode_signed(bits - (1 << 64) if bits >> 63 else bits),
@@ -74,12 +76,20 @@ async def boot_module(
     of it is in the answer. Raises as ``boot`` does, and :class:`ModuleRejected` for what a snapshot cannot hold.
     """
     check_can_be_written(module)
-    opened = replace(module, exports=[each for each in module.exports if each.name != MEMORY])
+    opened = replace(module, start=None, exports=[each for each in module.exports if each.name not in (MEMORY, _START)])
     opened.add_export(MEMORY, binary.MEMORY, 0)
     _export_globals(opened)
+    if module.start is not None:
+        opened.add_export(_START, binary.FUNCTION, module.start)
+
+    def driven(instance: BootInstance) -> None:
+        if module.start is not None:
+            instance.call(_START)
+        drive(instance)
+
     return await boot(
         opened.encode(),
-        drive=drive,
+        drive=driven,
         on_host_call=on_host_call,
         arguments=arguments,
         environment=environment,

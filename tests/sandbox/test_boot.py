@@ -15,6 +15,9 @@ from rho_wasm.sandbox.imports import HostFunction
 from rho_wasm.sandbox.memory import GuestMemory, OutOfBounds
 from rho_wasm.sandbox.state import CallState
 
+one_loop = pytest.mark.parametrize("anyio_backend", ["asyncio"])
+"""For what has nothing to do with the event loop: each start compiles a module in a process of its own."""
+
 _WASI = "wasi_snapshot_preview1"
 _IMPORTS = f"""
   (import "{_WASI}" "fd_write" (func $write (param i32 i32 i32 i32) (result i32)))
@@ -64,6 +67,7 @@ async def test_the_hook_stops_the_guest_inside_a_host_function(anyio_backend: st
     assert booted.unsigned(32, 8) > 0
 
 
+@one_loop
 async def test_an_instance_is_driven_call_by_call(anyio_backend: str) -> None:
     wasm = bytes(
         wasmtime.wat2wasm(
@@ -98,6 +102,7 @@ async def test_an_instance_is_driven_call_by_call(anyio_backend: str) -> None:
     assert (await boot(wasm, drive=drive)).memory[100] == 42
 
 
+@one_loop
 @pytest.mark.parametrize(("code", "failed"), [(0, False), (1, True)])
 async def test_a_command_may_end_itself_well(anyio_backend: str, code: int, failed: bool) -> None:
     wasm = _module(f"(call $exit (i32.const {code}))")
@@ -111,6 +116,7 @@ async def test_a_command_may_end_itself_well(anyio_backend: str, code: int, fail
         assert booted.stopped.exit_code == 0
 
 
+@one_loop
 @pytest.mark.parametrize("baseline", [True, False])
 @pytest.mark.parametrize(
     ("limits", "reason"),
@@ -129,6 +135,7 @@ async def test_cancellation_stops_the_guest(anyio_backend: str) -> None:
     assert scope.cancelled_caught
 
 
+@one_loop
 async def test_recursion_and_growth_are_bounded(anyio_backend: str) -> None:
     with pytest.raises(CallFailed) as ended:
         await boot(_module("(call $f)", rest="(func $f (call $f) (call $f))"))
@@ -140,11 +147,13 @@ async def test_recursion_and_growth_are_bounded(anyio_backend: str) -> None:
     assert grown.globals == {0: 2**64 - 1}
 
 
+@one_loop
 async def test_output_is_bounded(anyio_backend: str) -> None:
     booted = await boot(_module(_HELLO * 5), limits=BootLimits(output_bytes=12))
     assert booted.output == b"hellohellohe"
 
 
+@one_loop
 async def test_arguments_and_environment_are_told(anyio_backend: str) -> None:
     imports = "".join(
         f'(import "{_WASI}" "{name}" (func ${name} (param i32 i32) (result i32)))'
@@ -163,6 +172,7 @@ async def test_arguments_and_environment_are_told(anyio_backend: str) -> None:
         await boot(_module("", imports=imports), arguments=("a\0b",))
 
 
+@one_loop
 async def test_a_host_function_may_be_given(anyio_backend: str) -> None:
     def answer(state: CallState, memory: GuestMemory, pointer: int) -> int:
         memory.write(pointer, b"given")
@@ -178,6 +188,7 @@ async def test_a_host_function_may_be_given(anyio_backend: str) -> None:
     assert refused.value.reason == "link_failed"
 
 
+@one_loop
 async def test_what_a_host_function_raises_is_raised(anyio_backend: str) -> None:
     def broken(state: CallState, memory: GuestMemory) -> None:
         raise ZeroDivisionError
@@ -187,13 +198,29 @@ async def test_what_a_host_function_raises_is_raised(anyio_backend: str) -> None
         await boot(_module("(call $f)", imports=imports), functions=(HostFunction("env", "f", (), (), broken),))
 
 
+@one_loop
 async def test_a_reactor_without_anything_to_start_is_taken_as_it_is(anyio_backend: str) -> None:
     booted = await boot(_module("unreachable", name="other"), drive=start)
     assert booted.memory[8:13] == b"hello"
 
 
+@one_loop
 @pytest.mark.parametrize("name", ["memory", "rho:global:0"])
 async def test_a_module_without_what_is_asked_for_is_refused(anyio_backend: str, name: str) -> None:
     wasm = bytes(wasmtime.wat2wasm(f'(module (func (export "{name}")) (memory (export "m") 1))'))
     with pytest.raises(ModuleRejected):
         await boot(wasm)
+
+
+@one_loop
+async def test_a_start_function_may_call_no_host_function(anyio_backend: str) -> None:
+    wasm = bytes(
+        wasmtime.wat2wasm(f"""(module {_IMPORTS} (memory (export "memory") 1) (start $s) (func $s {_HELLO}))""")
+    )
+    with pytest.raises(CallFailed) as failed:
+        await boot(wasm)
+    assert failed.value.reason == "trapped"
+    looping = bytes(wasmtime.wat2wasm('(module (memory (export "memory") 1) (start $s) (func $s (loop (br 0))))'))
+    with pytest.raises(CallFailed) as failed:
+        await boot(looping, limits=BootLimits(fuel=1_000_000))
+    assert failed.value.reason == "out_of_fuel"

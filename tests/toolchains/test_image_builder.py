@@ -81,6 +81,7 @@ async def builder_closed(builder: ImageBuilder, tmp_path: Path) -> Closed:
     return closed.value
 
 
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
 @pytest.mark.parametrize(
     ("source", "reason"),
     [

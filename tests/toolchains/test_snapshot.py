@@ -250,3 +250,14 @@ def test_the_same_start_gives_the_same_bytes_and_no_manifest() -> None:
     first, second = snapshot(_plain(), booted), snapshot(_plain(), booted)
     assert hashlib.sha256(first).digest() == hashlib.sha256(second).digest()
     assert wasm.custom(first, MANIFEST_SECTION) is None
+
+
+async def test_a_start_function_has_run_before_anything_else() -> None:
+    module = _plain(
+        """(global $g (mut i32) (i32.const 1))
+           (func $begin (global.set $g (i32.mul (global.get $g) (i32.const 10)))) (start $begin)
+           (func (export "_initialize") (global.set $g (i32.add (global.get $g) (i32.const 1))))"""
+    )
+    booted = await boot_module(module)
+    assert booted.globals == {0: 11}
+    assert read_module(snapshot(module, booted)).start is None
