@@ -141,6 +141,8 @@ async def places(calls: Calls) -> dict[str, Any]:
             if (target := handler.target) is not None and not handler.found[target]:
                 del handler.found[target]  # Some places are passed now and then only.
             await anyio.lowlevel.checkpoint()
+            while calls.sandbox._threads.statistics().abandoned:
+                await anyio.lowlevel.checkpoint()  # Where there is one slot, more than two would be too many.
     raised = [place[0].co_qualname for place, raised in handler.found.items() if raised]
     return {"raised": len(raised), "places": sorted({*raised})}
 

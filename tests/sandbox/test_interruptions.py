@@ -15,14 +15,13 @@ from tests.sandbox.interrupted import STORM
 
 UNLESS_NATIVE = pytest.mark.skipif(why_not_native() is not None, reason=str(why_not_native()))
 EVERYWHERE = [
-    pytest.param("asyncio", "native", "short", marks=UNLESS_NATIVE),
-    pytest.param("trio", "native", "long", marks=UNLESS_NATIVE),
-    pytest.param("asyncio", "public", "short"),
+    *(pytest.param(backend, "native", "short", marks=UNLESS_NATIVE) for backend in ("asyncio", "trio")),
     *(
         pytest.param(backend, "native", guest, marks=[pytest.mark.slow, UNLESS_NATIVE])
-        for backend, guest in [("trio", "short"), ("asyncio", "long"), ("asyncio", "trap"), ("trio", "trap")]
+        for backend in ("asyncio", "trio")
+        for guest in ("long", "trap")
     ),
-    pytest.param("trio", "public", "long", marks=pytest.mark.slow),
+    *(pytest.param(backend, "public", "short", marks=pytest.mark.slow) for backend in ("asyncio", "trio")),
 ]
 
 
