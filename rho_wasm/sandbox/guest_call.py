@@ -167,7 +167,8 @@ class GuestCall:
         try:
             if instance is not None:
                 try:
-                    self.fuel_used = min(self.state.limits.fuel, self._spent(instance))
+                    spent, most = self._spent(instance), self.state.limits.fuel
+                    self.fuel_used = spent if spent < most else most
                 finally:
                     instance.close()
         finally:
@@ -231,15 +232,15 @@ class GuestCall:
         return answer
 
     def _inside(self, instance: GuestInstance, pointer: int, length: int, who: str) -> int:
-        """The address of ``length`` bytes at ``pointer``; ``bad_answer`` out of bounds."""
+        """The address of ``length`` bytes at ``pointer``, neither below 0; ``bad_answer`` out of bounds."""
         base, size = self._memory
         if pointer + length > size:
             # It may have grown since; it never shrinks or moves (``memory_may_move`` of config.py).
             base, size = self._memory = instance.span()
-        try:
-            pointer, length = span(pointer, length, size)
-        except OutOfBounds as error:
-            raise CallFailed("bad_answer", f"{who} answered {error}") from None
+            try:
+                span(pointer, length, size)
+            except OutOfBounds as error:
+                raise CallFailed("bad_answer", f"{who} answered {error}") from None
         return base + pointer
 
     def _meant(self, fault: GuestFault) -> BaseException:
