@@ -74,10 +74,12 @@ class Sandbox:
     """Runs guests of one engine configuration. An async context manager; one event loop uses it at a time.
 
     ``limits`` bound the host; without a ``cache`` every process compiles for itself. ``way`` is how calls are made:
-    ``public``, each in a thread, or ``native``, a short one on the event loop's own thread; None is what the
-    environment variable RHO_WASM_WAY says, else ``public``. ``native`` is much faster for short calls and has to be
-    asked for: on the main thread a signal handler that raises while a guest runs there (Ctrl-C) can end the process.
-    Raises RuntimeError for ``native`` where it cannot be had, ValueError for no such way.
+    ``native``, a short one on the event loop's own thread, at a fraction of the cost, or ``public``, each in a thread.
+    None is what the environment variable RHO_WASM_WAY says, else ``native`` where this Python and this wasmtime bear
+    it, else ``public``. Raises RuntimeError for ``native`` where it cannot be had, ValueError for no such way.
+
+    A signal handler may raise anywhere in a call (Ctrl-C, an alarm): that ends the call, and the sandbox serves on. Of
+    a call that was interrupted twice, a thread that still ends, or the memory of a module's code, may be left behind.
 
     ``workers`` above 0 is how many processes run guests, one call at a time each. What calls come to is the same. A
     fault of wasmtime's then ends a worker and no host (``killed``, a crash of the call in it), and what breaks out of

@@ -1,4 +1,4 @@
-"""Which way guest calls take: ``public``, or ``native`` where it is asked for and this Python and wasmtime bear it.
+"""Which way guest calls take: ``native`` where this Python and this wasmtime are known to bear it, else ``public``.
 
 ``native`` calls wasmtime's asynchronous C API, which the Python bindings do not declare: a short call is over before a
 thread could have been woken. ``public`` runs each call in a thread, through calls that the bindings declare. What a
@@ -12,9 +12,10 @@ import importlib.metadata
 import os
 import platform
 import sys
+import sysconfig
 from typing import Literal, TypeAlias, get_args
 
-from rho_wasm.sandbox.capi import LONG, ffi
+from rho_wasm.sandbox.capi import LONG, Trampolines, ffi
 
 __all__ = ["WAY_VARIABLE", "Way", "choose_way", "why_not_native"]
 
@@ -40,24 +41,21 @@ _SIZES = {"wasmtime_extern_t": 32, "wasmtime_func_t": 16, "wasmtime_instance_t":
 
 
 def choose_way(asked: str | None) -> Way:
-    """``asked``, or what the environment asks, or ``public``.
-
-    ``native`` has to be asked for, because it runs guests where Python delivers signals. On the main thread a handler
-    that raises (Ctrl-C under trio, a second one under asyncio, an alarm) may do so on the way into a callback of
-    wasmtime's, before any line of ours: ctypes then answers whatever lay in memory, and the process dies. Ask for it
-    where the event loop runs in another thread, or where no handler raises.
+    """``asked``, or what the environment asks, or the best that there is.
 
     Raises ValueError for a way that there is not, RuntimeError for ``native`` where it cannot be had.
     """
-    way = asked or os.environ.get(WAY_VARIABLE) or "public"
-    if way not in get_args(Way):
+    way = asked or os.environ.get(WAY_VARIABLE) or None
+    if way is not None and way not in get_args(Way):
         raise ValueError(f"there is no way {way!r} of calling guests: {' or '.join(get_args(Way))}")
     if way == "public":
         return "public"
     reason = why_not_native()
-    if reason is not None:
+    if reason is None:
+        return "native"
+    if way == "native":
         raise RuntimeError(f"guests cannot be called the native way here: {reason}")
-    return "native"
+    return "public"
 
 
 def why_not_native() -> str | None:
@@ -65,6 +63,10 @@ def why_not_native() -> str | None:
     if sys.implementation.name != "cpython" or sys.version_info >= (3, 14):
         # 3.14 compares the stack pointer with the thread's own stack, and a fiber's lies elsewhere.
         return f"Python {platform.python_version()} may not run on the stack of a fiber"
+    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+        return "it relies on the interpreter lock, which this Python does without"
+    if not Trampolines.cannot_be_interrupted():
+        return f"Python {platform.python_version()} enters functions in another way than those that are known"
     if sys.platform not in ("linux", "darwin"):
         return f"it was never tried on {sys.platform}"
     version = importlib.metadata.version("wasmtime")

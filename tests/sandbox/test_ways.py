@@ -8,6 +8,7 @@ import pytest
 
 from rho_wasm.sandbox import Sandbox
 from rho_wasm.sandbox import ways as module
+from rho_wasm.sandbox.capi import Trampolines
 from rho_wasm.sandbox.ways import WAY_VARIABLE, choose_way, why_not_native
 
 KNOWN = pytest.mark.skipif(why_not_native() is not None, reason=str(why_not_native()))
@@ -19,11 +20,11 @@ def nobody_asked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @KNOWN
-def test_the_native_way_is_taken_where_it_is_asked_for_and_nowhere_else(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_native_way_is_taken_where_it_can_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert choose_way(None) == "native"
+    monkeypatch.setenv(WAY_VARIABLE, "public")
     assert choose_way(None) == "public"
     assert choose_way("native") == "native"
-    monkeypatch.setenv(WAY_VARIABLE, "native")
-    assert choose_way(None) == "native"
 
 
 def test_the_hosts_code_decides_before_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,19 +54,35 @@ def test_a_way_that_there_is_not_is_refused(monkeypatch: pytest.MonkeyPatch, ask
         ("_SIZES", {"wasmtime_func_t": 8}, "structures"),
     ],
 )
-def test_with_another_wasmtime_than_the_known_the_native_way_is_refused(
+def test_another_wasmtime_than_the_known_takes_the_public_way(
     monkeypatch: pytest.MonkeyPatch, name: str, value: object, detail: str
 ) -> None:
     monkeypatch.setattr(module, name, value)
+    assert choose_way(None) == "public"
     with pytest.raises(RuntimeError, match=detail):
         choose_way("native")
 
 
 @pytest.mark.parametrize(("attribute", "value"), [("version_info", (3, 14, 0)), ("platform", "win32")])
-def test_on_another_python_or_system_than_the_known_the_native_way_is_refused(
+def test_another_python_or_system_than_the_known_takes_the_public_way(
     monkeypatch: pytest.MonkeyPatch, attribute: str, value: object
 ) -> None:
     monkeypatch.setattr(sys, attribute, value)
     assert choose_way(None) == "public"
     with pytest.raises(RuntimeError):
+        choose_way("native")
+
+
+@KNOWN
+def test_a_python_without_its_lock_or_with_other_functions_takes_the_public_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with monkeypatch.context() as altered:
+        altered.setattr("sysconfig.get_config_var", lambda name: int(name == "Py_GIL_DISABLED"))
+        assert choose_way(None) == "public"
+        with pytest.raises(RuntimeError, match="lock"):
+            choose_way("native")
+    monkeypatch.setattr(Trampolines, "_host", lambda *given: None)
+    assert choose_way(None) == "public"
+    with pytest.raises(RuntimeError, match="enters functions"):
         choose_way("native")
