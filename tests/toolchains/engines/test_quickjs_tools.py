@@ -276,6 +276,23 @@ def test_the_host_is_asked_and_may_say_no(quickjs: Bench, monkeypatch: pytest.Mo
     assert quickjs.answer(body) == {"ok": [True, "HostError", "denied", "nobody granted it"]}
 
 
+@pytest.mark.parametrize(
+    ("written", "words"),
+    [
+        ("' a  b\\t\\nc '.split(/\\s+/)", ["", "a", "b", "c", ""]),
+        ("''.split(/\\s+/)", [""]),
+        ("'\\u00a0é b'.split(/\\s+/)", ["", "é", "b"]),
+        ("'a b c'.split(/\\s+/, 2)", ["a", "b"]),
+        ("'a b c'.split(Object.assign(/\\s+/, { exec: () => null }))", ["a b c"]),
+        ("'a b'.split(new (class extends RegExp { exec() { return null; } })('\\\\s+'))", ["a b"]),
+        ("(RegExp.prototype.exec = () => null, 'a b'.split(/\\s+/))", ["a b"]),
+        ("/\\s+/[Symbol.split](new String('a b'))", ["a", "b"]),
+    ],
+)
+def test_the_short_way_to_words_is_the_long_one(quickjs: Bench, written: str, words: list[str]) -> None:
+    assert quickjs.answer(f"return {written}") == {"ok": words}
+
+
 def test_the_context_crosses(quickjs: Bench) -> None:
     assert quickjs.answer("return ctx", call_id="c", values={"a": 1}) == {"ok": {"call_id": "c", "values": {"a": 1}}}
 

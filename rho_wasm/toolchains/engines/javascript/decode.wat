@@ -175,6 +175,7 @@
             (call $define_property (global.get $context) (local.get $map) (local.get $key) (local.get $item) (i32.const 7))
             (i32.const 0))
         (then (return (i64.const 0x6_0000_0000))))
+      (call $free_atom (global.get $context) (local.get $key))
       (local.set $length (i64.sub (local.get $length) (i64.const 1)))
       (br $more))
     (unreachable))

@@ -225,7 +225,7 @@
     (local $patch i32)
     (if (i32.ge_u (local.get $depth) (i32.const 64)) (then (return (i32.const 2))))
     (local.set $item (call $get_prototype (global.get $context) (local.get $value)))
-    ;; Borrowed or owned, it is an object that lives as long as its class.
+    (call $free_value (global.get $context) (local.get $item))
     (if (i32.and
           (i64.ne (local.get $item) (global.get $plain_prototype))
           (i64.ne (local.get $item) (i64.const 0x2_0000_0000)))
@@ -254,6 +254,7 @@
         (call $free_value (global.get $context) (local.get $item))
         (local.set $written (i32.add (local.get $written) (i32.const 1)))
         (br $more)))
+    (call $free_property_names (global.get $context) (local.get $names) (local.get $count))
     (if (i32.ne (local.get $written) (local.get $count))
       (then (call $patch_count (local.get $patch) (local.get $count) (local.get $written))))
     (i32.const 0))

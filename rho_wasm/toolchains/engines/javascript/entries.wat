@@ -19,7 +19,7 @@
         (call $new_c_function (global.get $context) (local.get $native) (local.get $module_name)
           (i32.const 2) (i32.const 1) (local.get $which))))
       (local.set $which (i32.add (local.get $which) (i32.const 1)))
-      (br_if $more (i32.lt_u (local.get $which) (i32.const 9))))
+      (br_if $more (i32.lt_u (local.get $which) (i32.const 10))))
     (local.set $global (call $get_global_object (global.get $context)))
     (drop (call $set_property_str (global.get $context) (local.get $global) (local.get $global_name)
       (local.get $functions)))
@@ -39,29 +39,41 @@
   (func (export "rho_alloc") (param $size i32) (result i32)
     (call $malloc (local.get $size)))
 
+  ;; Whatever is in use for a while is freed here, because what loading leaves behind is every call's to copy.
   (func (export "rho_load") (param $request i32) (param $length i32) (result i64)
+    (local $given i64)
     (local $answer i64)
-    (local.set $answer (call $decode_all (local.get $request) (local.get $length)))
+    (local $packed i64)
+    (local.set $given (call $decode_all (local.get $request) (local.get $length)))
     (memory.fill (local.get $request) (i32.const 0) (local.get $length))
     (call $free (local.get $request))
-    (if (i32.eqz (call $is_exception (local.get $answer)))
-      (then (local.set $answer (call $call_one (global.get $on_load) (local.get $answer)))))
+    (local.set $packed (global.get $last_load))
+    (if (i32.eqz (call $is_exception (local.get $given)))
+      (then
+        (local.set $answer (call $call_one (global.get $on_load) (local.get $given)))
+        (call $free_value (global.get $context) (local.get $given))
+        (if (i32.eqz (call $is_exception (local.get $answer)))
+          (then
+            (if (i32.eqz (call $encode (local.get $answer) (i32.const 0)))
+              (then (local.set $packed (call $taken))))
+            (call $free_value (global.get $context) (local.get $answer))))))
     (global.set $module (i32.const 0))
     (global.set $random (i64.const 0))
-    (call $set_gc_threshold (global.get $runtime) (i32.const 0x100_0000))
-    (if (call $is_exception (local.get $answer))
-      (then (local.set $answer (global.get $last_load)))
-      (else
-        (if (call $encode (local.get $answer) (i32.const 0))
-          (then (local.set $answer (global.get $last_load)))
-          (else (local.set $answer (call $taken))))))
     (global.set $out (i32.const 0))
     (global.set $used (i32.const 0))
     (global.set $room (i32.const 0))
-    ;; Nothing of the stack is in use now, and what was there would be part of every image.
+    (call $clear_spare)
     (memory.fill (global.get $stack_low) (i32.const 0)
       (i32.sub (global.get $stack_high) (global.get $stack_low)))
-    (local.get $answer))
+    (local.get $packed))
+
+  ;; Zeros over what was freed above all that is kept.
+  (func $clear_spare
+    (local $spare i32)
+    (local.set $spare (call $malloc (i32.const 0x2000)))
+    (if (i32.eqz (local.get $spare)) (then (return)))
+    (memory.fill (local.get $spare) (i32.const 0) (i32.const 0x2000))
+    (call $free (local.get $spare)))
 
   (func (export "rho_call") (param $request i32) (param $length i32) (result i64)
     (local $answer i64)

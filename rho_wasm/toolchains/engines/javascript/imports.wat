@@ -49,6 +49,7 @@
   (import "engine" "JS_GetPropertyUint32" (func $get_index (param i32 i64 i32) (result i64)))
   (import "engine" "JS_GetProperty" (func $get_property (param i32 i64 i32) (result i64)))
   (import "engine" "JS_GetOwnPropertyNames" (func $get_own_property_names (param i32 i32 i32 i64 i32) (result i32)))
+  (import "engine" "JS_FreePropertyEnum" (func $free_property_names (param i32 i32 i32)))
   (import "engine" "JS_GetLength" (func $get_length (param i32 i64 i32) (result i32)))
   (import "engine" "JS_GetClassID" (func $get_class_id (param i64) (result i32)))
   (import "engine" "JS_GetTypedArrayType" (func $get_typed_array_type (param i64) (result i32)))

@@ -1,7 +1,8 @@
 // The first part of module "rho": the functions that the engine's glue (entries.wat) gave, and what of the language this
 // module uses while a tool runs. A tool may replace any of it for itself; what is kept here stays as it was at boot.
 
-const [keep, logText, ask, evaluate, namespace, runJobs, promiseState, promiseResult, random] = globalThis["rho:native"];
+const [keep, logText, ask, evaluate, namespace, runJobs, promiseState, promiseResult, random, wordsOf] =
+  globalThis["rho:native"];
 delete globalThis["rho:native"];
 
 const { Array, ArrayBuffer, Date, Error, Function, JSON, Map, Object, Promise } = globalThis;

@@ -6,9 +6,10 @@
     (local $second i64)
     (local.set $first (i64.load (local.get $arguments)))
     (local.set $second (i64.load offset=8 (local.get $arguments)))
-    (block $random (block $result (block $state (block $jobs
+    (block $words (block $random (block $result (block $state (block $jobs
     (block $namespace (block $evaluate (block $ask (block $log (block $keep
-      (br_table $keep $log $ask $evaluate $namespace $jobs $state $result $random (local.get $which)))
+      (br_table $keep $log $ask $evaluate $namespace $jobs $state $result $random $words
+        (local.get $which)))
       ;; keep(slot, value)
       (call $keep (i32.wrap_i64 (local.get $first)) (call $dup_value (global.get $context) (local.get $second)))
       (return (i64.const 0x3_0000_0000)))
@@ -28,7 +29,62 @@
     ;; result(promise)
     (return (call $promise_result (global.get $context) (local.get $first))))
     ;; random()
-    (call $next_random))
+    (return (call $next_random)))
+    ;; words(text) -> array, or undefined
+    (call $words_of (local.get $first)))
+
+  ;; What text.split(/\s+/) is, for text of ASCII alone; undefined for any other.
+  (func $words_of (param $value i64) (result i64)
+    (local $text i32)
+    (local $end i32)
+    (local $at i32)
+    (local $start i32)
+    (local $words i32)
+    (local $next i32)
+    (local $byte i32)
+    (local $array i64)
+    (local.set $text (call $to_text (global.get $context) (global.get $scratch) (local.get $value) (i32.const 0)))
+    (if (i32.eqz (local.get $text)) (then (return (i64.const 0x6_0000_0000))))
+    (local.set $end (i32.add (local.get $text) (i32.load (global.get $scratch))))
+    ;; Every second byte may end a word: 8 bytes for each word, and one word more than there are blanks.
+    (local.set $words (call $malloc
+      (i32.add (i32.shl (i32.load (global.get $scratch)) (i32.const 2)) (i32.const 16))))
+    (if (i32.eqz (local.get $words)) (then (unreachable)))
+    (local.set $next (local.get $words))
+    (local.set $at (local.get $text))
+    (local.set $start (local.get $text))
+    (block $done
+      (loop $more
+        (br_if $done (i32.ge_u (local.get $at) (local.get $end)))
+        (local.set $byte (i32.load8_u (local.get $at)))
+        (if (i32.ge_u (local.get $byte) (i32.const 0x80)) (then (return (i64.const 0x3_0000_0000))))
+        (if (call $is_blank (local.get $byte))
+          (then
+            (local.set $next (call $word (local.get $start) (local.get $at) (local.get $next)))
+            (loop $blanks
+              (local.set $at (i32.add (local.get $at) (i32.const 1)))
+              (br_if $blanks (i32.and
+                (i32.lt_u (local.get $at) (local.get $end))
+                (call $is_blank (i32.load8_u (local.get $at))))))
+            (local.set $start (local.get $at))
+            (br $more)))
+        (local.set $at (i32.add (local.get $at) (i32.const 1)))
+        (br $more)))
+    (local.set $next (call $word (local.get $start) (local.get $end) (local.get $next)))
+    (local.set $array (call $new_array_from (global.get $context)
+      (i32.shr_u (i32.sub (local.get $next) (local.get $words)) (i32.const 3)) (local.get $words)))
+    (call $free (local.get $words))
+    (call $free_text (global.get $context) (local.get $text))
+    (local.get $array))
+
+  (func $is_blank (param $byte i32) (result i32)
+    (i32.or (i32.eq (local.get $byte) (i32.const 0x20))
+      (i32.lt_u (i32.sub (local.get $byte) (i32.const 9)) (i32.const 5))))
+
+  (func $word (param $start i32) (param $end i32) (param $to i32) (result i32)
+    (i64.store (local.get $to)
+      (call $new_string (global.get $context) (local.get $start) (i32.sub (local.get $end) (local.get $start))))
+    (i32.add (local.get $to) (i32.const 8)))
 
   ;; Math.random, seeded by the host in each call: the engine's own is seeded once, at boot. Source: Marsaglia 2003,
   ;; "Xorshift RNGs", the triple 13, 7, 17.
