@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
+from collections.abc import Mapping
 
 import pytest
 from hypothesis import settings
@@ -15,3 +19,20 @@ if os.environ.get("CI"):
 @pytest.fixture(params=["asyncio", "trio"])
 def anyio_backend(request: pytest.FixtureRequest) -> str:
     return str(request.param)
+
+
+@pytest.fixture(scope="session")
+def made_engines(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
+    """The environment of a user who installed the engines of Python and JavaScript. Only for tests marked ``slow``."""
+    folder = tmp_path_factory.mktemp("engines")
+    variables = {
+        "RHO_WASM_ENGINES": str(folder / "engines"),
+        "RHO_WASM_CACHE": str(folder / "native"),
+        "XDG_STATE_HOME": str(folder / "state"),
+    }
+    command = [sys.executable, "-m", "rho_wasm.cli", "engines", "install", "--json"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **variables})
+    installed = {each["name"] for each in json.loads(ended.stdout).get("installed", ())}
+    if installed != {"cpython", "quickjs"}:
+        pytest.skip(f"the extras python and javascript are needed: {ended.stdout}")
+    return variables

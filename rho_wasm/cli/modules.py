@@ -1,4 +1,4 @@
-"""Verbs about files: ``build``, ``inspect``, ``call``."""
+"""Verbs about files: ``build`` and ``call``. What a file is, is said by inspection.py."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ import errno
 import os
 import time
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated
 
 import anyio
 import typer
 
-from rho_wasm import wasm
 from rho_wasm.calls import ToolCall
 from rho_wasm.cli.options import (
     JsonOption,
@@ -21,37 +20,20 @@ from rho_wasm.cli.options import (
     artifact_of,
     parse_arguments,
     policy_of,
-    read_bytes,
 )
 from rho_wasm.cli.output import Output, UsageProblem
 from rho_wasm.cli.progress import engine_progress
 from rho_wasm.cli.results import show_result
-from rho_wasm.dynamic.artifact import Artifact
 from rho_wasm.dynamic.strikes import Quarantine
-from rho_wasm.errors import Corrupt, ModuleRejected, StoreError
+from rho_wasm.errors import Corrupt, StoreError
 from rho_wasm.events import Event, GenerationSwitched, StrikeCounted, ToolQuarantined
 from rho_wasm.host import Host
-from rho_wasm.limits import MIB, HostLimits
 from rho_wasm.offered import ToolSnapshot
-from rho_wasm.plain import jsonable
 from rho_wasm.results import ToolResult
-from rho_wasm.sandbox.abi import IMAGE_MEMORY, IMAGE_MODULE, PAGE_BYTES
-from rho_wasm.sandbox.admission import Admitted, admit
-from rho_wasm.sandbox.admission_engine import claimed_engine, has_code_of
-from rho_wasm.sandbox.admission_image import admit_image, is_image
-from rho_wasm.sandbox.compile import validate
-from rho_wasm.toolchains import EngineShelf
-from rho_wasm.untrusted import inert
 
 __all__ = ["add_to"]
 
 DEFAULT_STORE = Path(".rho")
-
-# By their ids, https://webassembly.github.io/spec/core/binary/modules.html#sections
-_SECTIONS = (
-    *("custom", "type", "import", "function", "table", "memory", "global"),
-    *("export", "start", "element", "code", "data", "data_count", "tag"),
-)
 
 
 def build_file(
@@ -109,95 +91,6 @@ def write_whole(path: Path, data: bytes) -> None:
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
             raise StoreError(f"cannot be written: {error.strerror}", path=str(path), reason="disk_full") from None
         raise UsageProblem(f"{path}: cannot be written: {error.strerror or error}") from None
-
-
-def inspect_file(
-    module: Annotated[Path, typer.Argument(metavar="OUT.wasm", help="A built module.")],
-    as_json: JsonOption = False,
-) -> int:
-    """Say what a module is, without running or compiling it, and whether a host would take it (else exit code 3)."""
-    output = Output(as_json=as_json)
-    data = read_bytes(module, limit=64 * MIB)
-    artifact = Artifact.from_wasm(data)
-    sizes = section_sizes(data)
-    problem: ModuleRejected | None = None
-    looked: _Looked | None = None
-    try:
-        looked = _look(data)
-        if (found := looked.guest) is not None:
-            limits = HostLimits().for_engines() if found.standalone else HostLimits()
-            code, names = found.code, found.names
-            anyio.run(lambda: validate(code, names=names, code_bytes=found.code_bytes, limits=limits))
-    except ModuleRejected as error:
-        problem = error
-    manifest = artifact.manifest
-    imports, exports = (looked.imports, looked.exports) if looked else ([], [])
-    told: dict[str, Any] = artifact.as_json() | {
-        "manifest": jsonable(manifest.as_plain()),
-        "sections": [{"name": name, "bytes": size} for name, size in sizes],
-        "imports": imports,
-        "exports": exports,
-        "memory_min_bytes": looked.memory_bytes if looked else None,
-        "accepted": problem is None,
-    }
-    if problem is not None:
-        told["error"] = problem.as_json()
-    output.object(told)
-    output.say(f"{module}  {len(data):,} bytes", style="bold")
-    output.say(f"sha256 {artifact.sha256}", style="dim")
-    output.say(f"language {manifest.language or 'not said'}, capabilities {', '.join(manifest.capabilities) or 'none'}")
-    for tool in manifest.tools:
-        output.say(f"  {tool.name}: ", tool.description.splitlines()[0] if tool.description else "", style="green")
-        for name, schema in tool.input_schema.get("properties", {}).items():
-            kind = schema.get("type", "any") if isinstance(schema, dict) else "any"
-            required = "required" if name in tool.input_schema.get("required", ()) else "optional"
-            output.say(f"      {name}: {kind}, {required}")
-        output.say(f"      {len(tool.examples)} examples", style="dim")
-    output.table(["section", "bytes"], [(name, f"{size:,}") for name, size in sizes])
-    if looked is not None and problem is None:
-        output.say("imports  ", ", ".join(imports) or "none")
-        output.say("exports  ", ", ".join(exports) or "none")
-        output.say(f"memory   {looked.memory_bytes:,} bytes at the start")
-        engine = f" that has the engine {manifest.engine.hex()[:12]}" if manifest.engine is not None else ""
-        output.say(f"a host{engine} would take it", style="green")
-        return 0
-    assert problem is not None
-    return 3 if as_json else output.error(problem)
-
-
-class _Looked(NamedTuple):
-    imports: list[str]
-    exports: list[str]
-    memory_bytes: int
-    guest: Admitted | None = None
-    """None for an image, of which nothing is compiled."""
-
-
-def _look(data: bytes) -> _Looked:
-    """What admission sees. Raises :class:`ModuleRejected`."""
-    if is_image(data):
-        image = admit_image(data).image
-        return _Looked([f"{IMAGE_MODULE}.{IMAGE_MEMORY}"], [], image.pages * PAGE_BYTES)
-    found = admit(data, standalone=_has_installed_engine(data))
-    imports = sorted(f"{module}.{name}" for module, name in found.imports)
-    return _Looked(imports, sorted(found.exports), found.memory_min_bytes, found)
-
-
-def _has_installed_engine(data: bytes) -> bool:
-    claimed = claimed_engine(data, limits=HostLimits())
-    engine = EngineShelf.default().find(claimed) if claimed is not None else None
-    return engine is not None and has_code_of(data, engine)
-
-
-def section_sizes(module: bytes) -> list[tuple[str, int]]:
-    """The sections in their order, by name, with their sizes in bytes."""
-    found = []
-    for section in wasm.sections(module):
-        name = _SECTIONS[section.id] if section.id < len(_SECTIONS) else f"section {section.id}"
-        if section.id == 0:
-            name = "custom " + inert(section.reader(module).name(max_bytes=1024), limit=64)
-        found.append((name, section.end - section.start))
-    return found
 
 
 def call(
@@ -278,5 +171,4 @@ def existing_store(path: Path) -> None:
 
 def add_to(app: typer.Typer) -> None:
     app.command("build")(build_file)
-    app.command("inspect")(inspect_file)
     app.command("call")(call)

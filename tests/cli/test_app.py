@@ -16,8 +16,8 @@ from rho_wasm.cli.output import UsageProblem, exit_code
 from tests.cli.conftest import Command
 
 VERBS = (
-    *("demo", "build", "inspect", "call", "tools", "stage", "approve", "reject"),
-    *("activate", "rollback", "generations", "strikes", "pardon"),
+    *("demo", "new", "build", "inspect", "call", "tools", "stage", "approve", "reject"),
+    *("activate", "rollback", "generations", "strikes", "pardon", "doctor"),
 )
 
 

@@ -1,0 +1,60 @@
+"""What the extras bring: what tools in a language need beside this package, whether it is there, and how to get it."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+from typing import NamedTuple
+
+from rho_wasm.errors import BuildError
+from rho_wasm.toolchains.engines.spec import PinnedFile
+
+__all__ = ["Extra", "extra_for", "extras"]
+
+
+class Extra(NamedTuple):
+    """One extra of rho-wasm. ``problem`` is None where all that it brings is there and is what is known."""
+
+    name: str
+    languages: tuple[str, ...]
+    brings: tuple[str, ...]
+    """Distributions with their versions, one line each."""
+    problem: str | None
+    hint: str
+    """The pip command that helps."""
+
+
+def extras() -> tuple[Extra, ...]:
+    """Those of languages. Reads and hashes the files that engines are made of: tens of milliseconds."""
+    from rho_wasm.toolchains.engines import cpython, quickjs, typescript
+
+    return (
+        _pinned("python", cpython.SPEC),
+        _pinned("javascript", quickjs.SPEC, typescript.STRIPPER),
+        _c(),
+    )
+
+
+def extra_for(language: str) -> Extra | None:
+    """The one that tools in ``language`` need; None where they need none."""
+    return next((extra for extra in extras() if language in extra.languages), None)
+
+
+def _pinned(name: str, *files: PinnedFile) -> Extra:
+    problem, hint = None, f"pip install 'rho-wasm[{name}]'"
+    for file in files:
+        try:
+            file.read()
+        except BuildError as error:
+            problem, hint = error.diagnostics[0].message, error.hint or hint
+            break
+    languages = tuple(language for file in files for language in file.languages)
+    brings = tuple(f"{file.distribution} {file.version}" for file in files)
+    return Extra(name, tuple(dict.fromkeys(languages)), brings, problem, hint)
+
+
+def _c() -> Extra:
+    hint = "pip install 'rho-wasm[c]'"
+    if importlib.util.find_spec("ziglang") is None:
+        return Extra("c", ("c",), ("ziglang",), "the C compiler is not installed", hint)
+    return Extra("c", ("c",), (f"ziglang {importlib.metadata.version('ziglang')}",), None, hint)

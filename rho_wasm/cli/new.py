@@ -1,0 +1,145 @@
+"""``new``: a folder with a small tool that works, arguments to call it with, and a test that runs it in a host."""
+
+from __future__ import annotations
+
+import importlib.util
+import keyword
+import re
+import shlex
+import shutil
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rho_wasm.builtin import builtin_tools
+from rho_wasm.cli.extras import extra_for
+from rho_wasm.cli.options import JsonOption
+from rho_wasm.cli.output import Output, UsageProblem
+from rho_wasm.resources import fixture
+
+__all__ = ["add_to"]
+
+_TEMPLATE = "text_figures"
+"""What the tool of ``fixtures/new`` is called. It is a working one in every language."""
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
+_JAVASCRIPT_WORD = re.compile(
+    "arguments|await|break|case|catch|class|const|continue|debugger|default|delete|do|else|enum|eval|export|extends|"
+    "false|finally|for|function|if|implements|import|in|instanceof|interface|let|new|null|package|private|protected|"
+    "public|return|static|super|switch|this|throw|tool|true|try|typeof|undefined|var|void|while|with|yield"
+)
+"""No constant of a module may be called so, or the template itself has one of that name."""
+
+
+class Language(StrEnum):
+    """The languages that there is a template in."""
+
+    PYTHON = "python"
+    JAVASCRIPT = "javascript"
+    TYPESCRIPT = "typescript"
+    C = "c"
+    WAT = "wat"
+
+    @property
+    def suffix(self) -> str:
+        """Of its files."""
+        return {"python": ".py", "javascript": ".js", "typescript": ".ts"}.get(self.value, f".{self.value}")
+
+    @property
+    def declares_itself(self) -> bool:
+        """Whether a source says itself what its tools are. Else a manifest beside it does."""
+        return self not in (Language.C, Language.WAT)
+
+
+def new(
+    name: Annotated[Path, typer.Argument(metavar="NAME", help="The folder to make. The tool is called as it is.")],
+    language: Annotated[
+        Language, typer.Option("--language", "-l", help="What the tool is written in.")
+    ] = Language.PYTHON,
+    as_json: JsonOption = False,
+) -> int:
+    """Make a folder with a tool that works, arguments to call it with, and a test. Nothing is overwritten."""
+    output = Output(as_json=as_json)
+    tool = _tool_name(name.name, language)
+    files = _files(tool, language)
+    try:
+        name.mkdir(parents=True)
+        for file, text in files.items():
+            (name / file).write_text(text, encoding="utf-8")
+    except FileExistsError:
+        raise UsageProblem(f"{name}: is there already, and nothing is overwritten: take another name") from None
+    except OSError as error:
+        raise UsageProblem(f"{name}: cannot be made: {error.strerror or error}") from None
+    arguments = f"@{name / 'arguments.json'}"
+    source = str(name / f"{tool}{language.suffix}")
+    commands = [
+        shlex.join([_program("python3", sys.executable), str(name / f"test_{tool}.py")]),
+        shlex.join([*_this_program(), "call", source, tool, "--arguments", arguments]),
+    ]
+    extra = extra_for(language)
+    needs = extra.hint if extra is not None and extra.problem is not None else None
+    output.object({"folder": str(name), "tool": tool, "files": sorted(files), "next": commands, "needs": needs})
+    for file in sorted(files):
+        output.say(str(name / file), style="green")
+    if needs is not None:
+        output.say(f"first:  {needs}", style="yellow")
+    output.say(f"test:   {commands[0]}")
+    output.say(f"call:   {commands[1]}")
+    return 0
+
+
+def _tool_name(folder: str, language: Language) -> str:
+    """What the tool is called, by its folder's name. Raises :class:`UsageProblem` where no tool can be called so."""
+    name = folder.replace("-", "_")
+
+    def refused(why: str) -> UsageProblem:
+        return UsageProblem(f"{folder!r} {why}: take another name")
+
+    if _NAME.fullmatch(name) is None or "__" in name:
+        raise refused("is no name for a tool, which is of a-z, 0-9 and single _, and begins with a letter")
+    if any(name == tool.name for tool in builtin_tools()):
+        raise refused("is the name of a core tool, which no other may have")
+    if language is Language.PYTHON:
+        if keyword.iskeyword(name):
+            raise refused("is a word of Python's")
+        if importlib.util.find_spec(name) is not None:
+            raise refused("is the name of a Python module, and its test would import the tool in that one's place")
+    if language in (Language.JAVASCRIPT, Language.TYPESCRIPT) and _JAVASCRIPT_WORD.fullmatch(name) is not None:
+        raise refused("is a word of JavaScript's")
+    return name
+
+
+def _files(tool: str, language: Language) -> dict[str, str]:
+    """The texts of the files, by their names."""
+    names = [f"{_TEMPLATE}{language.suffix}", "arguments.json", f"test_{_TEMPLATE}.py"]
+    if not language.declares_itself:
+        names.append(f"{_TEMPLATE}.manifest.json")
+    title = "".join(part.capitalize() for part in tool.split("_"))
+    found = {}
+    for name in names:
+        text = fixture(f"new/{name}").read_text(encoding="utf-8")
+        text = text.replace(f"{_TEMPLATE}.py", f"{_TEMPLATE}{language.suffix}")
+        found[name.replace(_TEMPLATE, tool)] = text.replace(_TEMPLATE, tool).replace("TextFigures", title)
+    return found
+
+
+def _this_program() -> list[str]:
+    beside = Path(sys.executable).with_name("rho-wasm")
+    return [_program(beside.name, str(beside))] if beside.exists() else [sys.executable, "-m", "rho_wasm.cli"]
+
+
+def _program(name: str, path: str) -> str:
+    """How ``path`` is called from here: by its name where the shell finds it so, else by where it is."""
+    found = shutil.which(name)
+    if found is not None and Path(found).absolute() == Path(path).absolute():
+        return name
+    here = Path.cwd()
+    absolute = Path(path).absolute()
+    return str(absolute.relative_to(here)) if absolute.is_relative_to(here) else str(absolute)
+
+
+def add_to(app: typer.Typer) -> None:
+    """Adds the verb."""
+    app.command("new")(new)
