@@ -22,7 +22,7 @@ from rho_wasm.sandbox.admission_module import CODE, EXPORT, FUNCTION, TYPE, Fact
 from rho_wasm.sandbox.images import EngineBinary
 from rho_wasm.wasm import HEADER, custom, sections
 
-__all__ = ["AdmittedEngine", "admit_engine", "claimed_engine", "has_code_of"]
+__all__ = ["AdmittedEngine", "admit_engine", "check_engine_hash", "claimed_engine", "has_code_of"]
 
 _CODE_SECTIONS = (TYPE, FUNCTION, CODE)
 
@@ -40,6 +40,17 @@ class AdmittedEngine:
 def admit_engine(engine: EngineBinary, *, limits: HostLimits | None = None) -> AdmittedEngine:
     """Raises :class:`ModuleRejected`: ``engine_hash`` for other bytes than were named, ``engine_exports``, and what a
     guest is refused for."""
+    check_engine_hash(engine)
+    module = Facts(engine.wasm, (limits or HostLimits()).for_engines())
+    for check in _CHECKS:
+        check(module)
+    ordered = sorted(module.sections.values(), key=lambda section: section.start)
+    code = b"".join([HEADER, *(engine.wasm[section.start : section.end] for section in ordered)])
+    return AdmittedEngine(code=code, code_bytes=module.code_bytes)
+
+
+def check_engine_hash(engine: EngineBinary) -> None:
+    """Raises :class:`ModuleRejected` (``engine_hash``) for other bytes than were named."""
     if not hmac.compare_digest(hashlib.sha256(engine.wasm).digest(), engine.sha256):
         raise ModuleRejected(
             "engine_hash",
@@ -47,12 +58,6 @@ def admit_engine(engine: EngineBinary, *, limits: HostLimits | None = None) -> A
             limit=engine.sha256.hex(),
             hint="install it again: rho-wasm engines install",
         )
-    module = Facts(engine.wasm, (limits or HostLimits()).for_engines())
-    for check in _CHECKS:
-        check(module)
-    ordered = sorted(module.sections.values(), key=lambda section: section.start)
-    code = b"".join([HEADER, *(engine.wasm[section.start : section.end] for section in ordered)])
-    return AdmittedEngine(code=code, code_bytes=module.code_bytes)
 
 
 def claimed_engine(wasm: bytes, *, limits: HostLimits) -> bytes | None:

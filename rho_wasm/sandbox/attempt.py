@@ -20,10 +20,10 @@ from rho_wasm.sandbox.state import CallState, Capabilities, Elsewhere
 
 __all__ = ["Attempt"]
 
-_OVERRUN_CPU_MS = 2.0
+_OVERRUN_SLICES = 4
 _MAX_OVERRUNS = 3
-"""So often a module may compute for so long in one slice before its calls go to a thread from the start. No slice ends
-inside code that neither loops nor calls, nor inside an instantiation: touching 6,500 pages so takes 17 ms."""
+"""So often a module may compute in one slice for as long as so many, before its calls go to a thread from the start. No
+slice ends inside code that neither loops nor calls, nor inside an instantiation: touching 6,500 pages takes 17 ms."""
 
 
 class Attempt:
@@ -130,7 +130,7 @@ class Attempt:
             self._begin_again()
             return None
         finally:
-            if call.guest_cpu_ms > _OVERRUN_CPU_MS:
+            if call.guest_cpu_ms > _OVERRUN_SLICES * call.slice_s * 1000:
                 self._module.linked.overruns += 1
         if call.state.capabilities is not None:
             # Capabilities are code of the host's, which does not fit on a guest's stack.

@@ -17,7 +17,7 @@ import anyio.to_thread
 
 from rho_wasm.errors import ModuleRejected
 from rho_wasm.limits import HostLimits
-from rho_wasm.sandbox.admission_engine import admit_engine
+from rho_wasm.sandbox.admission_engine import admit_engine, check_engine_hash
 from rho_wasm.sandbox.cache import NativeCache, native_key
 from rho_wasm.sandbox.compile import compile_native
 from rho_wasm.sandbox.images import EngineBinary, EngineFinder
@@ -133,11 +133,13 @@ class Interpreters:
         return binary
 
     async def _load(self, binary: EngineBinary) -> LoadedEngine:
-        admitted = await anyio.to_thread.run_sync(partial(admit_engine, binary, limits=self._limits))
+        await anyio.to_thread.run_sync(check_engine_hash, binary)
         runtime = await self.runtime()
         key = native_key(binary.sha256.hex(), runtime.config)
         linked = await anyio.to_thread.run_sync(self._from_cache, runtime, key)
         if linked is None:
+            # What is in the cache was admitted when it was compiled.
+            admitted = await anyio.to_thread.run_sync(partial(admit_engine, binary, limits=self._limits))
             code = await anyio.to_thread.run_sync(rewritten, admitted.code)
             compiled = await compile_native(
                 code,

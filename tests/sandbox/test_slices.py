@@ -258,7 +258,7 @@ async def test_a_module_that_holds_the_event_loops_thread_again_and_again_is_tak
     native: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # No slice ends inside code that neither loops nor calls. What that costs depends on the machine: here, all is much.
-    monkeypatch.setattr("rho_wasm.sandbox.attempt._OVERRUN_CPU_MS", 0.0)
+    monkeypatch.setattr("rho_wasm.sandbox.attempt._OVERRUN_SLICES", 0)
     handed_over: list[object] = []
     run = native._threads.run
 
