@@ -37,10 +37,11 @@ def open_own(path: Path) -> Iterator[BinaryIO]:
         raise
     except OSError as error:
         raise NotOwn(error.strerror) from None
+    about = os.fstat(descriptor)
+    if not stat.S_ISREG(about.st_mode) or about.st_uid != os.geteuid() or stat.S_IMODE(about.st_mode) & 0o077:
+        os.close(descriptor)
+        raise NotOwn("it is not a file of this user's alone")
     with os.fdopen(descriptor, "rb") as file:
-        about = os.fstat(descriptor)
-        if not stat.S_ISREG(about.st_mode) or about.st_uid != os.geteuid() or stat.S_IMODE(about.st_mode) & 0o077:
-            raise NotOwn("it is not a file of this user's alone")
         yield file
 
 
