@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import struct
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -31,7 +32,8 @@ fault. A larger one goes to a thread from the start."""
 _PAGE: Final = 4_096
 _MAX_VECTORS: Final = 1_024
 """Of one system call (IOV_MAX)."""
-_VECTOR_BYTES: Final = 16
+_VECTOR: Final = struct.Struct("<QQ")
+"""``struct iovec``: an address and a length."""
 
 _P = ctypes.c_void_p
 _SIZE = ctypes.c_size_t
@@ -40,7 +42,7 @@ _SIZE = ctypes.c_size_t
 def _functions(library: Any, call: Any) -> tuple[Any, Any]:
     """memmove, and process_vm_writev where there is one."""
     copy = call(None, _SIZE, _SIZE, _SIZE)(ctypes.cast(ctypes.memmove, _P).value)
-    plain = sys.byteorder == "little" and ctypes.sizeof(_P) == _VECTOR_BYTES // 2
+    plain = sys.byteorder == "little" and ctypes.sizeof(_P) == _VECTOR.size // 2
     if not plain or not hasattr(library, "process_vm_writev"):
         return copy, None
     write = call(ctypes.c_ssize_t, ctypes.c_int, _P, ctypes.c_ulong, _P, ctypes.c_ulong, ctypes.c_ulong)
@@ -82,25 +84,26 @@ class LoadedSource:
 class Image:
     """A tool's memory, ready to be laid over an engine's. Immutable, and used from any thread."""
 
-    __slots__ = ("_here", "_ones", "_runs", "_there", "data", "pages", "size", "touched")
+    __slots__ = ("_count", "_here", "_ones", "_there", "data", "pages", "size", "touched")
 
     def __init__(self, data: bytes, segments: Sequence[DataSegment], *, pages: int) -> None:
         """``data`` is the whole file, which was admitted: every segment is inside ``pages``."""
         self.data = data
         """The file, which the runs point into."""
         address: Any = ctypes.cast(ctypes.c_char_p(data), _P).value
-        self._runs = tuple((offset, address + start, length) for offset, start, length in segments if length)
-        self.size = sum(length for _, _, length in self._runs)
+        runs = [each for each in segments if each.length]
+        self.size = sum(run.length for run in runs)
         """Bytes that are copied."""
         self.pages = pages
         """How large the engine's memory is made, at least."""
-        self.touched = sum((offset + length - 1) // _PAGE - offset // _PAGE + 1 for offset, _, length in self._runs)
+        self.touched = sum((run.end - 1) // _PAGE - run.offset // _PAGE + 1 for run in runs)
         """Pages of 4 KiB that are written to."""
-        # What process_vm_writev is given: where each run is, and, as one number, where it goes to in a memory at 0.
-        self._here = b"".join(_vector(source, length) for _, source, length in self._runs)
-        there = b"".join(_vector(offset, length) for offset, _, length in self._runs)
-        self._there = int.from_bytes(there, "little")
-        self._ones = int.from_bytes(_vector(1, 0) * len(self._runs), "little")
+        self._count = len(runs)
+        # What process_vm_writev is given: where each run is, and where it goes to in a memory at 0. That is one number,
+        # so that adding the memory's own address to each is one addition. No more is kept: tools may be thousands.
+        self._here = b"".join(_VECTOR.pack(address + run.start, run.length) for run in runs)
+        self._there = int.from_bytes(b"".join(_VECTOR.pack(run.offset, run.length) for run in runs), "little")
+        self._ones = int.from_bytes(_VECTOR.pack(1, 0) * len(runs), "little")
 
     def prepare(self, instance: GuestInstance, limits: Limits) -> None:
         """Lays it over the memory of a fresh instance of its engine. Raises :class:`CallFailed` where that cannot grow.
@@ -113,16 +116,16 @@ class Image:
                 raise out_of_memory("the tool needs more memory than its engine gets", limits=limits)
             base, _ = instance.span()
         copy, write = _SHORT if self.touched <= COPIED_AT_ONCE else _LONG
-        count = len(self._runs)
-        if write is not None and count <= _MAX_VECTORS:
-            # The kernel writes to the pages that are not there yet without a fault for each: that takes half the time.
-            there = (self._there + base * self._ones).to_bytes(count * _VECTOR_BYTES, "little")
-            if write(os.getpid(), self._here, count, there, count, 0) == self.size:
-                return
-        for offset, source, length in self._runs:
-            copy(base + offset, source, length)
-
-
-def _vector(address: int, length: int) -> bytes:
-    """``struct iovec``."""
-    return address.to_bytes(8, "little") + length.to_bytes(8, "little")
+        count = self._count
+        there = (self._there + base * self._ones).to_bytes(count * _VECTOR.size, "little")
+        if (
+            write is not None
+            and count <= _MAX_VECTORS
+            # The kernel writes to pages that are not there yet without a fault for each: that takes half the time.
+            and write(os.getpid(), self._here, count, there, count, 0) == self.size
+        ):
+            return
+        for (source, length), (target, _) in zip(
+            _VECTOR.iter_unpack(self._here), _VECTOR.iter_unpack(there), strict=True
+        ):
+            copy(target, source, length)
