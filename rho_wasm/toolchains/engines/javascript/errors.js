@@ -7,26 +7,44 @@ function lineOf(number) {
   return split(loaded.source, "\n")[number - 1];
 }
 
-/** Where the frames of a stack are that lie in the author's file: `[{ line, column, name }]`, innermost first. */
+/** Where the frames of a stack are that lie in the author's file: `[{ line, name }]`, innermost first. The engine's columns
+ * are those of something near by, so nobody is told them. */
 function frames(stack) {
   const found = [];
   for (const frame of split(stack, "\n")) {
     const at = lastIndexOf(frame, `${loaded.file}:`);
-    const place = at < 0 ? null : exec(/^(\d+)(?::(\d+))?\)?$/, slice(frame, at + loaded.file.length + 1));
+    const place = at < 0 ? null : exec(/^(\d+)(?::\d+)?\)?$/, slice(frame, at + loaded.file.length + 1));
     if (place === null) continue;
     const name = exec(/^\s*at (.*) \($/, slice(frame, 0, at))?.[1] ?? "";
-    push(found, { line: +place[1], column: +(place[2] ?? 1), name });
+    push(found, { line: +place[1], name });
   }
   return found;
 }
 
-function traced(stack) {
+const MAX_CAUSES = 4;
+
+/** `file:line in name: text` of each frame, and the same of what caused it. */
+function traced(error) {
   const lines = [];
-  for (const { line, column, name } of frames(stack)) {
-    const where = name === "" || name === "<anonymous>" || name === "<eval>" ? "" : ` in ${name}`;
-    push(lines, `${loaded.file}:${line}:${column}${where}: ${trim(lineOf(line) ?? "")}`);
+  for (let causes = 0; causes < MAX_CAUSES; causes++) {
+    for (const { line, name } of frames(textOf(error, "stack") ?? "")) {
+      const where = name === "" || name === "<anonymous>" || name === "<eval>" ? "" : ` in ${name}`;
+      push(lines, `${loaded.file}:${line}${where}: ${trim(lineOf(line) ?? "")}`);
+    }
+    error = causeOf(error);
+    if (error === undefined) break;
+    push(lines, `caused by ${textOf(error, "name") ?? "Error"}: ${textOf(error, "message") ?? kindOf(error)}`);
   }
   return lines;
+}
+
+function causeOf(error) {
+  try {
+    const { cause } = error;
+    return cause instanceof Error ? cause : undefined;
+  } catch {
+    return undefined;
+  }
 }
 
 /** A property of something thrown, if it is text. Getters of the thrown thing may run, and may throw. */
@@ -49,7 +67,7 @@ function raised(error) {
     return { raised: { message: shown(error) } };
   }
   const type = textOf(error, "name") ?? "Error";
-  const trace = traced(textOf(error, "stack") ?? "");
+  const trace = traced(error);
   return { raised: { type, message: textOf(error, "message") ?? kindOf(error), trace: trace.length ? trace : undefined } };
 }
 

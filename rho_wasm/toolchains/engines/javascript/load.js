@@ -102,11 +102,19 @@ function explained(error) {
   return {
     message,
     line: at?.line,
-    column: at?.column,
+    column: at === undefined ? undefined : columnOf(message, lineOf(at.line)),
     text: at === undefined ? undefined : lineOf(at.line),
-    trace: told.type === "SyntaxError" ? undefined : told.trace,
+    trace: message.startsWith("SyntaxError") ? undefined : told.trace,
     hint: typeof hint === "function" ? hint() : hint,
   };
+}
+
+/** Where the token stands that a message ends in; the last one, where there are several. */
+function columnOf(message, line) {
+  const token = /'([^']*)'$/.exec(message)?.[1];
+  if (token === undefined || line === undefined) return undefined;
+  const at = token === "" ? line.length : line.lastIndexOf(token);
+  return at < 0 ? undefined : at + 1;
 }
 
 /** Where the file imports what could not be found: the engine names the module, and no line. */
@@ -114,5 +122,5 @@ function importAt(message) {
   const name = /module '([^']*)'/.exec(message)?.[1];
   if (name === undefined) return undefined;
   const line = loaded.source.split("\n").findIndex((each) => /\b(import|from)\b/.test(each) && each.includes(name));
-  return line < 0 ? undefined : { line: line + 1, column: 1 };
+  return line < 0 ? undefined : { line: line + 1 };
 }
