@@ -8,7 +8,7 @@ import pytest
 import wasmtime
 
 from rho_wasm.sandbox.capi import make_engine
-from rho_wasm.sandbox.config import guest_config
+from rho_wasm.sandbox.config import guest_config, interpreter_config
 
 CONFIG = guest_config(stack_bytes=512 * 1024, signals_based_traps=True)
 
@@ -83,3 +83,9 @@ def test_each_setting_is_there_once_and_survives_json() -> None:
     names = [setting.name for setting in CONFIG.settings]
     assert len(names) == len(set(names))
     assert [tuple(row) for row in json.loads(CONFIG.as_json())] == list(CONFIG.settings)
+
+
+def test_engines_get_what_guests_get_but_for_their_stack_and_the_cores_they_may_compile_on() -> None:
+    engines = interpreter_config(stack_bytes=2 * 1024 * 1024, signals_based_traps=True)
+    differing = {one.name for one, other in zip(engines.settings, CONFIG.settings, strict=True) if one != other}
+    assert differing == {"max_wasm_stack", "parallel_compilation"}
