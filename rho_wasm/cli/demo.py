@@ -1,4 +1,7 @@
-"""``rho-wasm demo``: the whole idea on a real file, in half a minute and with no toolchain."""
+"""``rho-wasm demo``: the whole idea on a real file, in half a minute and with no toolchain.
+
+Where the extras are, tools in Python and JavaScript follow; making their engines takes a minute, the first time.
+"""
 
 from __future__ import annotations
 
@@ -9,22 +12,21 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
 import anyio
 import typer
-from rich.text import Text
 
 from rho_wasm.calls import ToolCall
+from rho_wasm.cli.demo_engines import engines_as_told, play_engines
+from rho_wasm.cli.demo_screen import Screen
 from rho_wasm.cli.options import JsonOption, read_bytes
 from rho_wasm.cli.output import FAULT, WORKED, Output, UsageProblem
 from rho_wasm.cli.results import summary
 from rho_wasm.dynamic.artifact import Artifact
 from rho_wasm.dynamic.generation import Generation
 from rho_wasm.errors import GateRejected, ModuleRejected
-from rho_wasm.events import Event, GenerationSwitched, StrikeCounted, ToolQuarantined
 from rho_wasm.host import Host
 from rho_wasm.limits import MIB
 from rho_wasm.resources import fixture
@@ -37,43 +39,6 @@ _SLOTS = 64
 """The faulty version's table has so many slots: with more different words it searches for ever."""
 _MAX_FILE = MIB // 2
 """A request is at most 1 MiB, and text is more bytes in JSON than in a file."""
-
-
-@dataclass(slots=True)
-class _Demo:
-    """What the demo prints, and what it found out, for ``--json``."""
-
-    output: Output
-    facts: dict[str, Any] = field(default_factory=dict)
-    step: int = 0
-
-    def title(self, text: str) -> None:
-        self.step += 1
-        self.output.say("")
-        self.output.say(f"{self.step}. {text}", style="bold")
-
-    def say(self, *parts: str | Text, style: str | None = None) -> None:
-        self.output.say("   ", *parts, style=style)
-
-    def on_event(self, event: Event) -> None:
-        """Events as they come: this is what a host's screen or log would be told."""
-        match event:
-            case StrikeCounted():
-                where = f", in {event.backtrace[0]}" if event.backtrace else ""
-                count = f"strike {event.count} of {event.limit}"
-                self.say(f"{count} against {event.tool}: {event.reason}{where}", style="yellow")
-            case ToolQuarantined():
-                self.say(f"{event.tool} {event.artifact[:12]} is quarantined", style="red")
-            case GenerationSwitched():
-                changes = [
-                    sign + name
-                    for sign, names in (("+", event.added), ("~", event.changed), ("-", event.removed))
-                    for name in names
-                ]
-                switch = f"generation {event.previous} -> {event.number}"
-                self.say(f"{switch}  {' '.join(changes) or 'nothing changes'}  by {event.author}", style="cyan")
-            case _:
-                pass
 
 
 def _guest(name: str) -> Artifact:
@@ -95,24 +60,26 @@ async def _call(host: Host, name: str, text: str, *, number: int = 1) -> ToolRes
     return await host.runner.run(call, tools=host.registry.snapshot())
 
 
-async def _play(demo: _Demo, store: Path, text: str, file_name: str) -> None:
-    facts = demo.facts
-    async with Host.open(store, on_event=demo.on_event) as host:
-        demo.title("Core tools are the host's. Everything else comes from an agent, as WebAssembly.")
-        demo.say("core: ", ", ".join(tool.name for tool in host.registry.core_tools()))
+async def _play(screen: Screen, store: Path, text: str, file_name: str) -> None:
+    facts = screen.facts
+    async with Host.open(store, on_event=screen.on_event) as host:
+        screen.title("Core tools are the host's. Everything else comes from an agent, as WebAssembly.")
+        screen.say("core: ", ", ".join(tool.name for tool in host.registry.core_tools()))
         facts["core"] = [tool.name for tool in host.registry.core_tools()]
 
-        demo.title("An agent wrote a tool. It is staged, must answer its own examples, and is switched on.")
+        screen.title("An agent wrote a tool. It is staged, must answer its own examples, and is switched on.")
         first = await _switch(host, "word_count", author="model", note="counts words")
         result = await _call(host, "word_count", text)
-        demo.say(f"word_count({file_name}) = ", inert(result.text, limit=300))
-        demo.say(summary(result))
+        screen.say(f"word_count({file_name}) = ", inert(result.text, limit=300))
+        screen.say(summary(result))
         facts["first"] = {"generation": first.number, "result": result.as_json()}
 
-        demo.title("Its next version passes its examples too, but spins on this file.")
+        screen.title("Its next version passes its examples too, but spins on this file.")
         if result.value["distinct"] <= _SLOTS:
             file_name, text = "gettysburg.txt", fixture("data/gettysburg.txt").read_text(encoding="utf-8")
-            demo.say(f"(Not on yours: the fault needs more than {_SLOTS} different words. From here on: {file_name}.)")
+            screen.say(
+                f"(Not on yours: the fault needs more than {_SLOTS} different words. From here on: {file_name}.)"
+            )
             good = (await _call(host, "word_count", text)).value
         else:
             good = result.value
@@ -120,49 +87,49 @@ async def _play(demo: _Demo, store: Path, text: str, file_name: str) -> None:
         ends: list[str | None] = []
         for number in range(1, 4):
             result = await _call(host, "word_count", text, number=number)
-            demo.say(summary(result))
+            screen.say(summary(result))
             ends.append(result.reason)
         facts["spinning"] = {"generation": second.number, "ends": ends}
 
-        demo.title("Three strikes took it back. The version that worked answers again.")
+        screen.title("Three strikes took it back. The version that worked answers again.")
         result = await _call(host, "word_count", text, number=4)
-        demo.say(f"word_count({file_name}) = ", inert(result.text, limit=300))
-        demo.say(summary(result))
+        screen.say(f"word_count({file_name}) = ", inert(result.text, limit=300))
+        screen.say(summary(result))
         facts["reverted"] = {"generation": host.source.live().number, "result": result.as_json()}
 
-        demo.title("A tool that wants a core tool's name is never offered.")
+        screen.title("A tool that wants a core tool's name is never offered.")
         await _switch(host, "core_name", author="model", note="wants a name that is taken")
         for shadowed in host.registry.shadowed():
-            demo.say(f"shadowed: {shadowed.tool}: ", shadowed.why, style="yellow")
+            screen.say(f"shadowed: {shadowed.tool}: ", shadowed.why, style="yellow")
         facts["shadowed"] = [{"tool": each.tool, "by": each.by, "why": each.why} for each in host.registry.shadowed()]
 
-        demo.title("A module that imports what it may not is not even compiled.")
+        screen.title("A module that imports what it may not is not even compiled.")
         try:
             await _switch(host, "foreign_import", author="model", note="wants a socket")
         except (ModuleRejected, GateRejected) as error:
-            demo.say(str(error), style="yellow")
+            screen.say(str(error), style="yellow")
             facts["foreign_import"] = error.as_json()
 
-        demo.title("Another tool, on real data; then back to the first generation, at once.")
+        screen.title("Another tool, on real data; then back to the first generation, at once.")
         csv = fixture("data/stations.csv").read_text()
         await _switch(host, "csv_stats", author="model", note="statistics of a table")
         result = await host.runner.run(ToolCall(id="csv", name="csv_stats", arguments={"csv": csv}))
-        demo.say("csv_stats(stations.csv) = ", inert(result.text, limit=300))
-        demo.say(summary(result))
+        screen.say("csv_stats(stations.csv) = ", inert(result.text, limit=300))
+        screen.say(summary(result))
         facts["csv"] = result.as_json()
         back = await host.source.rollback(first.number, author="operator", note="one tool is enough")
         gone = await host.runner.run(ToolCall(id="csv", name="csv_stats", arguments={"csv": csv}))
-        demo.say("csv_stats after the rollback: ", gone.reason or gone.status)
+        screen.say("csv_stats after the rollback: ", gone.reason or gone.status)
         facts["rolled_back"] = {"generation": back.number, "reason": gone.reason}
 
-    demo.title("The host is killed in the middle of a call, and opened again.")
+    screen.title("The host is killed in the middle of a call, and opened again.")
     facts["killed_by"] = _kill_a_host(store)
-    demo.say(f"a host process ended by {signal.Signals(facts['killed_by']).name}")
+    screen.say(f"a host process ended by {signal.Signals(facts['killed_by']).name}")
     async with Host.open(store) as host:
         result = await _call(host, "word_count", text, number=5)
         live = host.source.live()
-        demo.say(f"generation {live.number} is live, {len(host.source.strikes())} strikes are remembered")
-        demo.say(summary(result))
+        screen.say(f"generation {live.number} is live, {len(host.source.strikes())} strikes are remembered")
+        screen.say(summary(result))
         facts["reopened"] = {
             "live": live.number,
             "strikes": len(host.source.strikes()),
@@ -170,8 +137,8 @@ async def _play(demo: _Demo, store: Path, text: str, file_name: str) -> None:
             "same_answer": result.value == good,
             "generations": [generation.as_json() for generation in host.source.generations()],
         }
-        demo.output.say("")
-        demo.output.table(
+        screen.output.say("")
+        screen.output.table(
             ["n", "state", "author", "tools", "note"],
             [
                 (
@@ -184,6 +151,8 @@ async def _play(demo: _Demo, store: Path, text: str, file_name: str) -> None:
                 for generation in host.source.generations()
             ],
         )
+
+    await play_engines(screen, store, text, file_name)
 
 
 def _kill_a_host(store: Path) -> int:
@@ -213,6 +182,7 @@ def _as_told(facts: dict[str, Any]) -> bool:
         and (facts["csv"]["status"], facts["rolled_back"]["reason"]) == ("ok", "not_found")
         and facts["killed_by"] == signal.SIGKILL
         and facts["reopened"]["same_answer"]
+        and engines_as_told(facts)
     )
 
 
@@ -242,13 +212,14 @@ def demo(
     ] = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Watch the whole idea work on a real file: stage, call, strikes, return, shadowing, rollback, a killed host."""
+    """Watch the whole idea work on a real file: stage, call, strikes, return, shadowing, rollback, a killed host;
+    then tools in Python and JavaScript, where the extras are."""
     output = Output(as_json=as_json)
     if file is None:
         name, text = _default_text()
     else:
         name, text = file.name, read_bytes(file, limit=_MAX_FILE).decode("utf-8", "replace")
-    played = _Demo(output, {"file": name, "characters": len(text)})
+    played = Screen(output, {"file": name, "characters": len(text)})
     output.say(f"{name}: {len(text):,} characters", style="dim")
     with _folder(store) as folder:
         anyio.run(_play, played, folder, text, inert(name))

@@ -153,7 +153,7 @@ def _why_public(looked: dict[str, Any]) -> str:
         return ""
     if looked["not_native"] is not None:
         return f"not native, because {looked['not_native']}"
-    return f"{WAY_VARIABLE}={looked['asked_way']} says so"
+    return f"because {WAY_VARIABLE}={looked['asked_way']}"
 
 
 def _kept(folder: dict[str, Any], off: str = "") -> str:

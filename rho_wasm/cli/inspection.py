@@ -82,9 +82,8 @@ def inspect_file(
         output.say("exports  ", ", ".join(exports) or "none")
         output.say(f"memory   {looked.memory_bytes:,} bytes at the start")
         if (image := looked.image) is not None:
-            output.say(
-                f"image    {image['bytes']:,} bytes in {image['segments']} segments, on {image['pages_4k']} pages of 4 KiB"
-            )
+            where = f"in {image['segments']} segments, on {image['pages_4k']} pages of 4 KiB"
+            output.say(f"image    {image['bytes']:,} bytes {where}")
             output.say(f"engine   {image['engine'][:12]}  {image['engine_name'] or 'not installed here'}")
             if image["engine_name"] is None:
                 output.say("         rho-wasm engines install, or build the tool again here", style="yellow")
