@@ -36,6 +36,8 @@ _PRELUDE = (
     "tools.js",
     "warm.js",
 )
+_NAMES = ("names.txt",)
+"""The names that tools use most: the language's own, and those of arguments and answers."""
 _KEPT_IMPORTS = ("clock_time_get", "fd_write", "proc_exit")
 """What the reactor still asks of WASI without its ``std`` and ``os`` modules, which are never started."""
 _STUBS = {
@@ -44,7 +46,9 @@ _STUBS = {
     # No variables: 0 to both pointers.
     "environ_sizes_get": bytes.fromhex("00 2000 4100 360200 2001 4100 360200 4100 0b"),
 }
-_NATIVE, _BOOT = "rho:native", "rho:boot"
+_BOOT = "rho:boot"
+_NATIVE = "rho:native"
+"""An export of the glue, and the global in which module ``rho`` is given its functions, which it deletes."""
 
 _STACK_PAGES = 11
 _STACK_SPARE_BYTES = 64 * 1024
@@ -96,12 +100,17 @@ async def build_engine(wasm: bytes) -> bytes:
 
     def drive(instance: BootInstance) -> None:
         instance.call("_initialize")
-        prelude = _text(_PRELUDE).encode()
-        texts = [_written(instance, text) for text in (prelude, b"rho", b"rho:native")]
-        limit = low + _STACK_SPARE_BYTES
-        instance.call(_BOOT, texts[0], len(prelude), texts[1], texts[2], place, limit, low, high)
-        for text in texts:
-            instance.call("free", text)
+        names = "".join(f"{name} " for name in _text(_NAMES).split())
+        texts = [text.encode() + b"\0" for text in (_text(_PRELUDE), "rho", _NATIVE, names)]
+        prelude, module_name, global_name, common = given = [_written(instance, text) for text in texts]
+        instance.call(
+            _BOOT,
+            *(prelude, len(texts[0]) - 1, module_name, global_name, common, common + len(names)),
+            *(place, low + _STACK_SPARE_BYTES, low, high),
+        )
+        for pointer, text in zip(given, texts, strict=True):
+            instance.write(pointer, bytes(len(text)))
+            instance.call("free", pointer)
         _use_up_holes(instance)
 
     booted = await boot_module(module, drive=drive)
@@ -114,8 +123,8 @@ def _text(names: tuple[str, ...]) -> str:
 
 
 def _written(instance: BootInstance, text: bytes) -> int:
-    pointer = instance.call("malloc", len(text) + 1)
-    instance.write(pointer, text + b"\0")
+    pointer = instance.call("malloc", len(text))
+    instance.write(pointer, text)
     return pointer
 
 
@@ -160,7 +169,7 @@ SPEC = EngineSpec(
     sha256="718f30dac3b2b42f2ab18d622f8ca11139e193e40f941519165710e4a9b168a3",
     licence="MIT AND Apache-2.0 WITH LLVM-exception",
     upstream="QuickJS-ng 0.15.1, its release's own qjs-wasi-reactor.wasm",
-    revision=2,
+    revision=3,
     build=build_engine,
     prepare=prepare,
     test=SelfTest(

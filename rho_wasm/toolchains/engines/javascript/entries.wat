@@ -2,7 +2,7 @@
 
   (func (export "rho:boot")
     (param $prelude i32) (param $length i32) (param $module_name i32) (param $global_name i32)
-    (param $native i32) (param $stack_limit i32) (param $stack_low i32) (param $stack_high i32)
+    (param $names i32) (param $names_end i32) (param $native i32) (param $stack_limit i32) (param $stack_low i32) (param $stack_high i32)
     (local $functions i64)
     (local $global i64)
     (local $which i32)
@@ -12,6 +12,7 @@
     (global.set $runtime (call $new_runtime))
     ;; Built for WASI, the reactor checks the stack against a limit that its API always sets to 0: the field is set here.
     (i32.store offset=128 (global.get $runtime) (local.get $stack_limit))
+    (call $name_first (call $new_raw_context (global.get $runtime)) (local.get $names) (local.get $names_end))
     (global.set $context (call $new_context (global.get $runtime)))
     (local.set $functions (call $new_array (global.get $context)))
     (loop $more
@@ -35,6 +36,20 @@
     (call $run_gc (global.get $runtime))
     (call $set_gc_threshold (global.get $runtime) (i32.const 0x100_0000))
     (global.set $random (i64.const 0)))
+
+  ;; Makes the names that tools use most before anything else does, one beside the other. Using a name counts it, in
+  ;; its page; made where the engine comes to them they lie in many.
+  (func $name_first (param $context i32) (param $at i32) (param $end i32)
+    (local $start i32)
+    (local.set $start (local.get $at))
+    (loop $more
+      (if (i32.eq (i32.load8_u (local.get $at)) (i32.const 0x20))
+        (then
+          (drop (call $new_atom (local.get $context) (local.get $start)
+            (i32.sub (local.get $at) (local.get $start))))
+          (local.set $start (i32.add (local.get $at) (i32.const 1)))))
+      (local.set $at (i32.add (local.get $at) (i32.const 1)))
+      (br_if $more (i32.lt_u (local.get $at) (local.get $end)))))
 
   (func (export "rho_alloc") (param $size i32) (result i32)
     (call $malloc (local.get $size)))
@@ -70,9 +85,9 @@
   ;; Zeros over what was freed above all that is kept.
   (func $clear_spare
     (local $spare i32)
-    (local.set $spare (call $malloc (i32.const 0x2000)))
+    (local.set $spare (call $malloc (i32.const 0x1000)))
     (if (i32.eqz (local.get $spare)) (then (return)))
-    (memory.fill (local.get $spare) (i32.const 0) (i32.const 0x2000))
+    (memory.fill (local.get $spare) (i32.const 0) (i32.const 0x1000))
     (call $free (local.get $spare)))
 
   (func (export "rho_call") (param $request i32) (param $length i32) (result i64)

@@ -18,6 +18,7 @@
   (import "engine" "realloc" (func $realloc (param i32 i32) (result i32)))
   (import "engine" "free" (func $free (param i32)))
   (import "engine" "JS_NewRuntime" (func $new_runtime (result i32)))
+  (import "engine" "JS_NewContextRaw" (func $new_raw_context (param i32) (result i32)))
   (import "engine" "JS_NewContext" (func $new_context (param i32) (result i32)))
   (import "engine" "JS_SetGCThreshold" (func $set_gc_threshold (param i32 i32)))
   (import "engine" "JS_RunGC" (func $run_gc (param i32)))
