@@ -20,6 +20,7 @@ from rho_wasm.cli.options import (
     artifact_of,
     parse_arguments,
     policy_of,
+    text_argument,
 )
 from rho_wasm.cli.output import Output, UsageProblem
 from rho_wasm.cli.progress import engine_progress
@@ -97,6 +98,9 @@ def call(
     first: Annotated[str, typer.Argument(metavar="[OUT.wasm] TOOL", help="A module and its tool, or a live tool.")],
     second: Annotated[str | None, typer.Argument(metavar="", show_default=False)] = None,
     arguments: Annotated[str, typer.Option("--arguments", "-a", metavar="JSON", help="JSON, @FILE or - .")] = "{}",
+    text: Annotated[
+        list[str] | None, typer.Option("--text", metavar="NAME=FILE", help="One argument more: the text of a file.")
+    ] = None,
     store: StoreOption = DEFAULT_STORE,
     policy: PolicyOption = None,
     timeout_ms: Annotated[int | None, typer.Option("--timeout-ms", metavar="MS", min=1)] = None,
@@ -105,7 +109,7 @@ def call(
 ) -> int:
     """Call a tool once: of a file (nothing is kept, nothing strikes), or of the live generation of a store."""
     output = Output(as_json=as_json)
-    given = parse_arguments(arguments)
+    given = parse_arguments(arguments) | dict(text_argument(each) for each in text or ())
     events: list[Event] = []
     withdrawn: list[Quarantine] = []
 

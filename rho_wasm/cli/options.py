@@ -26,6 +26,7 @@ __all__ = [
     "parse_arguments",
     "policy_of",
     "read_bytes",
+    "text_argument",
 ]
 
 _MAX_ARGUMENTS = 16 * MIB
@@ -64,6 +65,14 @@ def parse_arguments(given: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise UsageProblem('--arguments is one JSON object, like {"text": "a b"}')
     return value
+
+
+def text_argument(given: str) -> tuple[str, str]:
+    """``NAME=FILE``: the argument's name, and the file's text, which need not be JSON. Raises :class:`UsageProblem`."""
+    name, equals, file = given.partition("=")
+    if not equals or not name or not file:
+        raise UsageProblem(f"--text is NAME=FILE, not {given!r}")
+    return name, read_bytes(Path(file), limit=_MAX_ARGUMENTS).decode("utf-8", "replace")
 
 
 def read_bytes(path: Path, *, limit: int) -> bytes:

@@ -216,6 +216,18 @@ def test_json_holds_no_character_that_a_terminal_obeys(own_folder: Path, capsys:
     assert json.loads(printed)["value"] == HOSTILE
 
 
+def test_a_file_can_be_one_argument(command: Command, own_folder: Path) -> None:
+    (own_folder / "a b.txt").write_bytes(b'one "line"\nand \xff')
+    code, answer = command("call", ECHO, "echo", "-a", '{"n": 1, "text": "x"}', "--text", "text=a b.txt")
+    assert (code, answer["value"]) == (0, {"n": 1, "text": 'one "line"\nand \ufffd'})
+
+
+@pytest.mark.parametrize("given", ["text", "=a.txt", "text=", "text=missing.txt"])
+def test_a_file_that_cannot_be_an_argument_is_wrong_usage(command: Command, given: str) -> None:
+    code, answer = command("call", ECHO, "echo", "--text", given)
+    assert (code, answer["error"]["reason"]) == (2, "usage")
+
+
 def test_a_call_of_a_module_without_a_tool_names_its_tools(command: Command) -> None:
     code, answer = command("call", ECHO)
     assert code == 2
