@@ -48,19 +48,20 @@ def engine_is_missing(language: Language) -> str | None:
 
 
 async def tool_builds(language: Language, count: int) -> dict[str, float]:
-    """Builds ``count`` tools whose sources differ, with the engine in memory; ``once_ms`` is one that has to map it."""
+    """Builds ``count`` tools whose sources differ, with the engine in memory; ``once_ms`` is one that maps it first."""
     source = _source(language, _TOOL)
+    taken: list[float] = []
     try:
-        start = time.perf_counter()
-        artifact = await build(source, language=language)
-        once = (time.perf_counter() - start) * 1e3
-        taken: list[float] = []
         async with ImageBuilder() as builder:
             await builder.build(source, language=language)
             for number in range(count):
                 start = time.perf_counter()
                 await builder.build(_marked(source, language, number), language=language)
                 taken.append((time.perf_counter() - start) * 1e3)
+        # Now the engine is made and cached, whatever was there before.
+        start = time.perf_counter()
+        artifact = await build(source, language=language)
+        once = (time.perf_counter() - start) * 1e3
     except BuildError as error:
         raise unbuilt(error) from None
     return {
