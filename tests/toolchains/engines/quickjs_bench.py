@@ -75,13 +75,17 @@ class Bench:
             linker.define_func(origin, name, FuncType(params, results), body, access_caller=True)
         self._ready = linker.instantiate_pre(self.module)
 
-    def load(self, source: str, *, file: str = "tool.js") -> Loaded:
-        """A fresh instance that loaded ``source``; what it said of it is ``reply``."""
+    def fresh(self) -> Loaded:
+        """An instance that loaded nothing yet."""
         store = wasmtime.Store(self.engine)
         store.set_fuel(_FUEL)
         store.set_epoch_deadline(1)
-        loaded = Loaded(self, store, self._ready.instantiate(store).exports(store))
-        self._current = loaded
+        self._current = Loaded(self, store, self._ready.instantiate(store).exports(store))
+        return self._current
+
+    def load(self, source: str, *, file: str = "tool.js") -> Loaded:
+        """A fresh instance that loaded ``source``; what it said of it is ``reply``."""
+        loaded = self.fresh()
         loaded.reply = loaded.enter("rho_load", plain.encode({"source": source, "file": file}, max_bytes=1 << 24))
         return loaded
 
