@@ -38,7 +38,7 @@ _STEADY = (
     "descriptors {descriptors_before} -> {descriptors_after}"
 )
 _BUILD = (
-    "{source_bytes:,} B in {median_ms} ms (min {min_ms}, of {builds:,}), one that has to map the engine in {once_ms} ms; "
+    "{source_bytes:,} B in {median_ms} ms (min {min_ms}, of {builds:,}), with mapping the engine {once_ms} ms; "
     "image {image_kib:,} KiB"
 )
 _FIRST_CALL = (
