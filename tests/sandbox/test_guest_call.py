@@ -112,6 +112,17 @@ async def test_an_answer_out_of_bounds_or_of_no_shape_is_a_bad_answer(sandbox: S
     assert detail in ended.error.detail
 
 
+async def test_an_answer_may_lie_where_there_was_no_memory_before_the_call(sandbox: Sandbox) -> None:
+    # {"ok": 1} at 70,000, behind the one page that the guest starts with.
+    writes = "(i32.store (i32.const 70000) (i32.const 0x6b6f62a1)) (i32.store8 (i32.const 70004) (i32.const 1))"
+    body = f"(drop (memory.grow (i32.const 1))) {writes} (i64.const 0x1117000000005)"
+    assert (await run(sandbox, body)).result == Ok(1)
+    beyond = await run(sandbox, "(drop (memory.grow (i32.const 1))) (i64.const 0x1ffff00000005)")
+    assert beyond.reason == "bad_answer"
+    assert beyond.error is not None
+    assert "leave a memory of 131072 bytes" in beyond.error.detail
+
+
 async def test_an_answer_over_the_limit_is_not_even_copied(sandbox: Sandbox) -> None:
     limits = Limits(answer_bytes=100, images_bytes=0)
     ended = await run(sandbox, "(i64.const 101)", limits=limits)
