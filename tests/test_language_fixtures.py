@@ -21,8 +21,10 @@ TOOLS = {"access_report": {"log_text": LOG}, "top_words": {"text": LOG}, "new/te
 
 
 @pytest.fixture
-def shelf(made_engines: Mapping[str, str]) -> EngineShelf:
-    return EngineShelf.default(environment=made_engines)
+def shelf(made_engines: Mapping[str, str], monkeypatch: pytest.MonkeyPatch) -> EngineShelf:
+    for name, value in made_engines.items():
+        monkeypatch.setenv(name, value)
+    return EngineShelf.default()
 
 
 async def called(

@@ -7,7 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,11 +54,12 @@ def lay_files(folder: Path) -> None:
             (folder / block.file).write_text(block.text, encoding="utf-8")
 
 
-def run_here(line: str, folder: Path) -> subprocess.CompletedProcess[str]:
+def run_here(line: str, folder: Path, variables: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     """Runs a line as printed, but with this environment's programs in place of those in ``.venv``."""
     programs = Path(sys.executable).parent
     command = [part.replace(".venv/bin/", f"{programs}{os.sep}") for part in shlex.split(line)]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("RHO_WASM_")}
+    environment |= variables or {}
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, env=environment)
 
 
@@ -93,6 +94,47 @@ def test_the_program_runs_as_printed(tmp_path: Path) -> None:
     )
     assert ended.returncode == 0, ended.stderr
     assert re.search(r"^ok 42 \d+ 1$", ended.stdout, re.MULTILINE)
+
+
+def test_the_figures_of_engines_in_the_readme_are_those_that_hold() -> None:
+    from rho_wasm import HostLimits
+    from rho_wasm.limits import MIB
+    from rho_wasm.toolchains.engines import cpython, quickjs, typescript
+
+    limits = HostLimits()
+    call = limits.engine_call
+    assert f"{call.fuel:,} units of fuel, {call.deadline_ms // 1000} s and {call.memory_bytes // MIB} MiB" in README
+    assert f"loading a source\n{limits.loading().fuel:,}" in README
+    assert f"at most {limits.image_bytes // MIB} MiB" in README
+    for file in (cpython.SPEC, quickjs.SPEC, typescript.STRIPPER):
+        assert f"`{file.distribution}` {file.version}" in README
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_tools_in_python_and_javascript_work_as_printed(made_engines: Mapping[str, str], tmp_path: Path) -> None:
+    (tmp_path / "fixtures").symlink_to(ROOT / "fixtures")
+    [block] = of_section("Tools in Python and JavaScript", "sh")
+    install, *lines = block.text.splitlines()
+    assert "python,javascript" in install
+    printed = {}
+    for line in lines:
+        ended = run_here(line, tmp_path, made_engines)
+        assert ended.returncode == 0, f"{line}\n{ended.stdout}{ended.stderr}"
+        printed[line] = ended.stdout
+    reports = [text for line, text in printed.items() if " call " in line]
+    assert reports[0] == reports[1]
+    assert "requests: 317, clients: 8" in reports[0]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_program_with_a_tool_in_python_runs_as_printed(made_engines: Mapping[str, str], tmp_path: Path) -> None:
+    [program] = of_section("Tools in Python and JavaScript", "python")
+    (tmp_path / "program.py").write_text(program.text)
+    ended = run_here(".venv/bin/python program.py", tmp_path, made_engines)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout == "ok AL\n"
 
 
 def test_the_set_up_is_two_commands_each_of_one_line() -> None:
@@ -148,17 +190,22 @@ def test_the_benchmarks_run_as_printed() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_the_first_command_runs_the_demo_on_a_fresh_checkout(tmp_path: Path) -> None:
-    """The second one is what ``.ci/run`` itself begins with."""
+@pytest.mark.timeout(900)
+def test_the_commands_work_on_a_fresh_checkout(made_engines: Mapping[str, str], tmp_path: Path) -> None:
+    """The first one, and those that install the extras; the test command is what ``.ci/run`` itself begins with."""
     checkout = tmp_path / "checkout"
     subprocess.run(["git", "clone", "-q", str(ROOT), str(checkout)], check=True)
-    [block] = of_section("See it work", "sh")
-    environment = os.environ | {"XDG_STATE_HOME": str(tmp_path / "state"), "RHO_WASM_CACHE": str(tmp_path / "cache")}
-    ended = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", block.text],
-        cwd=checkout, capture_output=True, text=True, check=False, env=environment,
-    )  # fmt: skip
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert "strike 3 of 3" in ended.stdout
-    assert "Traceback" not in ended.stderr
+    printed = []
+    for section in ("See it work", "Tools in Python and JavaScript"):
+        [block] = of_section(section, "sh")
+        ended = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", block.text],
+            cwd=checkout, capture_output=True, text=True, check=False, env={**os.environ, **made_engines},
+        )  # fmt: skip
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+        assert "Traceback" not in ended.stderr
+        printed.append(ended.stdout)
+    demo, tools = printed
+    assert "strike 3 of 3" in demo
+    assert "pip install 'rho-wasm[python]'" in demo
+    assert tools.count("requests: 317, clients: 8") == 2
