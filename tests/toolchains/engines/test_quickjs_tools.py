@@ -214,6 +214,13 @@ export function fails() {
     ]
 
 
+def test_the_engines_own_frames_are_not_the_authors(quickjs: Bench) -> None:
+    source = "import { host } from 'rho';\n/** Asks. */\nexport function asks() { return host(5); }\n"
+    for file in ("o", "ho", "a b (c).js", "日本.js"):
+        raised = quickjs.load(source, file=file).call("asks")["raised"]
+        assert raised["trace"] == [f"{file}:3 in asks: export function asks() {{ return host(5); }}"]
+
+
 def test_what_caused_an_error_is_told(quickjs: Bench) -> None:
     body = "try { null.x } catch (cause) { throw new Error('outer', { cause }) }"
     raised = quickjs.answer(body)["raised"]

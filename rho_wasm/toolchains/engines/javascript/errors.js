@@ -13,7 +13,7 @@ function frames(stack) {
   const found = [];
   for (const frame of split(stack, "\n")) {
     const at = lastIndexOf(frame, `${loaded.file}:`);
-    const place = at < 0 ? null : exec(/^(\d+)(?::\d+)?\)?$/, slice(frame, at + loaded.file.length + 1));
+    const place = exec(/[ (]$/, slice(frame, 0, at < 0 ? 0 : at)) === null ? null : exec(/^(\d+)(?::\d+)?\)?$/, slice(frame, at + loaded.file.length + 1));
     if (place === null) continue;
     const name = exec(/^\s*at (.*) \($/, slice(frame, 0, at))?.[1] ?? "";
     push(found, { line: +place[1], name });
