@@ -82,7 +82,7 @@ export function base64({ text }) {
 /** Text, cut and changed. @param {string} args.text */
 export function strings({ text }) {
   return [
-    text.toUpperCase(), text.split("").length, [...text], text.at(-1), text.codePointAt(0), text.padStart(20, "ab"), text.replace(/(.)(.)/su, "$2$1[$&]"),
+    text.toUpperCase(), text.toLowerCase(), "AZaz@[`{09 İΑΣ ß".toLowerCase(), "ﬁß".toUpperCase(), String.prototype.toLowerCase.call(1e300), text.split("").length, [...text], text.at(-1), text.codePointAt(0), text.padStart(20, "ab"), text.replace(/(.)(.)/su, "$2$1[$&]"),
     text.normalize("NFD").length, text.localeCompare("m") > 0, text.isWellFormed(), text.lastIndexOf("a"), text.substring(3, 1), text.trimEnd(),
   ];
 }

@@ -2,7 +2,8 @@
 
   (func (export "rho:boot")
     (param $prelude i32) (param $length i32) (param $module_name i32) (param $global_name i32)
-    (param $names i32) (param $names_end i32) (param $native i32) (param $stack_limit i32) (param $stack_low i32) (param $stack_high i32)
+    (param $names i32) (param $names_end i32) (param $native i32)
+    (param $stack_limit i32) (param $stack_low i32) (param $stack_high i32)
     (local $functions i64)
     (local $global i64)
     (local $which i32)
@@ -20,7 +21,7 @@
         (call $new_c_function (global.get $context) (local.get $native) (local.get $module_name)
           (i32.const 2) (i32.const 1) (local.get $which))))
       (local.set $which (i32.add (local.get $which) (i32.const 1)))
-      (br_if $more (i32.lt_u (local.get $which) (i32.const 10))))
+      (br_if $more (i32.lt_u (local.get $which) (i32.const 12))))
     (local.set $global (call $get_global_object (global.get $context)))
     (drop (call $set_property_str (global.get $context) (local.get $global) (local.get $global_name)
       (local.get $functions)))

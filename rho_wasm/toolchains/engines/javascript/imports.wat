@@ -77,6 +77,8 @@
   (global $on_malformed (mut i64) (i64.const 0x3_0000_0000))
   (global $on_negative (mut i64) (i64.const 0x3_0000_0000)) ;; n -> -1n - n
   (global $on_big (mut i64) (i64.const 0x3_0000_0000)) ;; a BigInt -> [major type, argument]; throws out of range
+  (global $to_lower (mut i64) (i64.const 0x3_0000_0000)) ;; the engine's own, for more than ASCII
+  (global $to_upper (mut i64) (i64.const 0x3_0000_0000))
   (global $last_call (mut i64) (i64.const 0)) ;; the answer (packed) where not even the error could be told
   (global $last_load (mut i64) (i64.const 0))
 

@@ -49,3 +49,11 @@ Math.random = random;
   };
   Object.defineProperty(RegExp.prototype, Symbol.split, { value: mended[Symbol.split], enumerable: false });
 }
+
+// The engine looks each character up in tables; letters of ASCII need none.
+for (const [name, slot, quickly] of [["toLowerCase", SLOT.lower, lower], ["toUpperCase", SLOT.upper, upper]]) {
+  keep(slot, String.prototype[name]);
+  Object.defineProperty(quickly, "name", { value: name });
+  Object.defineProperty(quickly, "length", { value: 0 });
+  Object.defineProperty(String.prototype, name, { value: quickly });
+}

@@ -1,15 +1,27 @@
 // The first part of module "rho": the functions that the engine's glue (entries.wat) gave, and what of the language this
 // module uses while a tool runs. A tool may replace any of it for itself; what is kept here stays as it was at boot.
 
-const [keep, logText, ask, evaluate, namespace, runJobs, promiseState, promiseResult, random, wordsOf] =
+const [keep, logText, ask, evaluate, namespace, runJobs, promiseState, promiseResult, random, wordsOf, lower, upper] =
   globalThis["rho:native"];
 delete globalThis["rho:native"];
 
 const { Array, ArrayBuffer, Date, Error, Function, JSON, Map, Object, Promise } = globalThis;
 const { RangeError, RegExp, Set, String, TypeError, Uint8Array, Uint8ClampedArray, WeakMap } = globalThis;
 
-/** What stands in the slots of `keep`, in the order of entries.wat. */
-const SLOT = { load: 0, call: 1, raised: 2, notPlain: 3, malformed: 4, negative: 5, big: 6, lastCall: 7, lastLoad: 8 };
+/** What stands in the slots of `keep`, in the order of natives.wat. */
+const SLOT = {
+  load: 0,
+  call: 1,
+  raised: 2,
+  notPlain: 3,
+  malformed: 4,
+  negative: 5,
+  big: 6,
+  lastCall: 7,
+  lastLoad: 8,
+  lower: 9,
+  upper: 10,
+};
 
 const uncurry = Function.prototype.bind.bind(Function.prototype.call);
 const hasOwn = Object.hasOwn;

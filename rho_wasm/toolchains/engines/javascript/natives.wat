@@ -6,10 +6,10 @@
     (local $second i64)
     (local.set $first (i64.load (local.get $arguments)))
     (local.set $second (i64.load offset=8 (local.get $arguments)))
-    (block $words (block $random (block $result (block $state (block $jobs
+    (block $upper (block $lower (block $words (block $random (block $result (block $state (block $jobs
     (block $namespace (block $evaluate (block $ask (block $log (block $keep
       (br_table $keep $log $ask $evaluate $namespace $jobs $state $result $random $words
-        (local.get $which)))
+        $lower $upper (local.get $which)))
       ;; keep(slot, value)
       (call $keep (i32.wrap_i64 (local.get $first)) (call $dup_value (global.get $context) (local.get $second)))
       (return (i64.const 0x3_0000_0000)))
@@ -31,7 +31,44 @@
     ;; random()
     (return (call $next_random)))
     ;; words(text) -> array, or undefined
-    (call $words_of (local.get $first)))
+    (return (call $words_of (local.get $first))))
+    ;; this.toLowerCase()
+    (return (call $recased (local.get $this) (i32.const 0x41) (global.get $to_lower))))
+    ;; this.toUpperCase()
+    (call $recased (local.get $this) (i32.const 0x61) (global.get $to_upper)))
+
+  ;; Text of ASCII with the 26 letters from $first on in the other case; what is anything else, $slowly sees to.
+  (func $recased (param $this i64) (param $first i32) (param $slowly i64) (result i64)
+    (local $text i32)
+    (local $length i32)
+    (local $out i32)
+    (local $at i32)
+    (local $byte i32)
+    (local $result i64)
+    (block $slow
+      ;; A string is of the tags -7 and -6.
+      (br_if $slow (i64.gt_u
+        (i64.add (i64.shr_s (local.get $this) (i64.const 32)) (i64.const 7)) (i64.const 1)))
+      (local.set $text (call $to_text (global.get $context) (global.get $scratch) (local.get $this) (i32.const 0)))
+      (if (i32.eqz (local.get $text)) (then (return (i64.const 0x6_0000_0000))))
+      (local.set $length (i32.load (global.get $scratch)))
+      (local.set $out (call $malloc (local.get $length)))
+      (block $done
+        (loop $more
+          (br_if $done (i32.or (i32.ge_u (local.get $at) (local.get $length)) (i32.eqz (local.get $out))))
+          (local.set $byte (i32.load8_u (i32.add (local.get $text) (local.get $at))))
+          (br_if $done (i32.ge_u (local.get $byte) (i32.const 0x80)))
+          (i32.store8 (i32.add (local.get $out) (local.get $at))
+            (i32.xor (local.get $byte)
+              (i32.shl (i32.lt_u (i32.sub (local.get $byte) (local.get $first)) (i32.const 26)) (i32.const 5))))
+          (local.set $at (i32.add (local.get $at) (i32.const 1)))
+          (br $more)))
+      (if (i32.eq (local.get $at) (local.get $length))
+        (then (local.set $result (call $new_string (global.get $context) (local.get $out) (local.get $length)))))
+      (call $free (local.get $out))
+      (call $free_text (global.get $context) (local.get $text))
+      (if (i32.eq (local.get $at) (local.get $length)) (then (return (local.get $result)))))
+    (call $js_call (global.get $context) (local.get $slowly) (local.get $this) (i32.const 0) (i32.const 0)))
 
   ;; What text.split(/\s+/) is, for text of ASCII alone; undefined for any other.
   (func $words_of (param $value i64) (result i64)
@@ -103,9 +140,10 @@
       (f64.mul (f64.convert_i64_u (i64.shr_u (local.get $state) (i64.const 11))) (f64.const 0x1p-53))))
 
   (func $keep (param $slot i32) (param $value i64)
-    (block $last_load (block $last_call (block $big (block $negative (block $malformed
+    (block $upper (block $lower (block $last_load (block $last_call (block $big (block $negative (block $malformed
     (block $not_plain (block $raised (block $call (block $load
-      (br_table $load $call $raised $not_plain $malformed $negative $big $last_call $last_load (local.get $slot)))
+      (br_table $load $call $raised $not_plain $malformed $negative $big $last_call $last_load $lower $upper
+        (local.get $slot)))
       (global.set $on_load (local.get $value)) (return))
       (global.set $on_call (local.get $value)) (return))
       (global.set $on_raised (local.get $value)) (return))
@@ -114,7 +152,9 @@
       (global.set $on_negative (local.get $value)) (return))
       (global.set $on_big (local.get $value)) (return))
       (global.set $last_call (call $packed (local.get $value))) (return))
-    (global.set $last_load (call $packed (local.get $value))))
+    (global.set $last_load (call $packed (local.get $value))) (return))
+    (global.set $to_lower (local.get $value)) (return))
+    (global.set $to_upper (local.get $value)))
 
   ;; The bytes of a value that is known to be plain, in memory of their own.
   (func $packed (param $value i64) (result i64)
