@@ -54,7 +54,10 @@ _LOG_WAT = f"""(module
 _STOP_IN = "clock_time_get"
 _STACK_POINTER = 0
 """The one global that the interpreter has."""
-_STACK_ALIGNMENT = 16
+_STACK_ALIGNMENT = 4_096
+"""Of where it begins. 16 is what C asks for; so it fills whole pages of the machine's."""
+_SCRUBBED_BYTES = 512 * 1024
+"""Of the stack, from its beginning: what is deeper was hardly ever used."""
 _VECTORCALL = FunctionType(("i32",) * 4, ("i32",))
 _EVAL_PARAMS = 6
 """Of ``_PyEval_Vector``, which ``_PyFunction_Vectorcall`` calls and nothing else of its type does."""
@@ -62,16 +65,20 @@ _EVAL_PARAMS = 6
 # What cpython.wat relies on: where things are in a bytes object and a bytearray of 32 bits.
 _SIZE, _CONTENT = 8, 16
 _ALLOCATED, _BYTES, _START = 12, 16, 20
+_MARSHAL_MAP = ord("{")
+"""What an answer in marshal's format begins with. In CBOR, a map never does."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Addresses:
-    """Where things are in the snapshot: two functions, the bytearray of requests, those that give it and C room."""
+    """Where things are in the snapshot: three functions, the bytearray of requests, those that give it and C room."""
 
     load: int
     call: int
+    explain: int
     given: int
     room: int
+    unpacked: int
     stack: int
 
 
@@ -92,13 +99,13 @@ async def build_engine(wasm: bytes) -> bytes:
         functions=_preopens(),
     )
     addresses = _addresses(booted)
-    adaptors = read_module(bytes(wasmtime.wat2wasm(_adaptors_wat(addresses, booted))))
+    append_module(module, _assembled(_text("marshal.wat")))
+    adaptors = _assembled(_adaptors_wat(addresses, booted))
     append_module(module, adaptors, functions={"vectorcall": _vectorcall(module, booted)})
     # What waits on the stack that it had is never gone back to.
-    stack = booted.unsigned(addresses.stack + _START, 4) + STACK_BYTES
     return snapshot(
         module,
-        replace(booted, globals={_STACK_POINTER: stack & -_STACK_ALIGNMENT}),
+        replace(booted, globals={_STACK_POINTER: _stack_pointer(addresses, booted)}),
         keep_exports=(MEMORY, ALLOC, LOAD, CALL),
         zero=_dead_stack(booted),
         export_globals=True,
@@ -107,8 +114,7 @@ async def build_engine(wasm: bytes) -> bytes:
 
 def _let_log(module: Module, *, stubs: Sequence[str]) -> None:
     """Makes the stub of a function that is good for nothing here the interpreter's way to the log of module ``rho``."""
-    log = read_module(bytes(wasmtime.wat2wasm(_LOG_WAT)))
-    append_module(module, log, functions=add_imports(module, ["log"]))
+    append_module(module, _assembled(_LOG_WAT), functions=add_imports(module, ["log"]))
     index = module.exported(_LOG_EXPORT, FUNCTION)
     assert index is not None, "it was just added"
     module.bodies[stubs.index(_LOG_STUB)] = module.bodies[index - module.imported(FUNCTION)]
@@ -160,6 +166,7 @@ def _addresses(booted: Booted) -> _Addresses:
     for place, length in (
         (addresses.given, GIVEN_BYTES),
         (addresses.room, ROOM_BYTES),
+        (addresses.unpacked, ROOM_BYTES),
         (addresses.stack, STACK_BYTES),
     ):
         start = booted.unsigned(place + _START, 4)
@@ -182,6 +189,10 @@ def _vectorcall(module: Module, booted: Booted) -> int:
     raise _unexpected("its way to call a Python function was not found")
 
 
+def _stack_pointer(addresses: _Addresses, booted: Booted) -> int:
+    return (booted.unsigned(addresses.stack + _START, 4) + STACK_BYTES) & -_STACK_ALIGNMENT
+
+
 def _dead_stack(booted: Booted) -> list[tuple[int, int]]:
     """What lies below the stack pointer: left over from calls that ended."""
     if list(booted.globals) != [_STACK_POINTER]:
@@ -190,20 +201,33 @@ def _dead_stack(booted: Booted) -> list[tuple[int, int]]:
 
 
 def _adaptors_wat(addresses: _Addresses, booted: Booted) -> str:
-    text = (resources.files("rho_wasm.toolchains.engines") / "cpython.wat").read_text("utf-8")
+    text = _text("cpython.wat")
     numbers = {
         "room": booted.unsigned(addresses.room + _START, 4),
+        "unpacked": booted.unsigned(addresses.unpacked + _START, 4),
         "room_bytes": ROOM_BYTES,
         "given_size": addresses.given + _SIZE,
         "given_allocated": addresses.given + _ALLOCATED,
         "given_bytes": addresses.given + _BYTES,
         "given_start": addresses.given + _START,
         "load": addresses.load,
+        "stack_scrubbed": _stack_pointer(addresses, booted) - _SCRUBBED_BYTES,
+        "stack_scrubbed_bytes": _SCRUBBED_BYTES,
         "call": addresses.call,
+        "explain": addresses.explain,
+        "map_letter": _MARSHAL_MAP,
     }
     for name, number in numbers.items():
         text = text.replace(f"{{{name}}}", str(number))
     return text
+
+
+def _text(name: str) -> str:
+    return (resources.files("rho_wasm.toolchains.engines") / name).read_text("utf-8")
+
+
+def _assembled(wat: str) -> Module:
+    return read_module(bytes(wasmtime.wat2wasm(wat)))
 
 
 def _unexpected(what: str) -> BuildError:

@@ -1,14 +1,18 @@
 ;; The three functions by which the host reaches into CPython, appended to its snapshot.
-;; {room}, {given}, {load} and {call} are addresses in it, {room_bytes} is how much fits at the first.
+;; {room}, {unpacked}, {given}, {load}, {call} and {explain} are addresses in it, {room_bytes} is how much fits at the
+;; first two.
 (module
   (import "cpython" "memory" (memory 1))
   ;; _PyFunction_Vectorcall(function, arguments, count, names of keywords)
   (import "cpython" "vectorcall" (func $vectorcall (param i32 i32 i32 i32) (result i32)))
 
-  ;; A small request goes where there is room already; a large one gets pages that nobody else has.
-  (func (export "rho_alloc") (param $size i32) (result i32)
+  (import "cpython" "rho:unpack" (func $unpack (param i32 i32 i32) (result i32)))
+  (import "cpython" "rho:pack" (func $pack (param i32 i32) (result i32)))
+
+  ;; What is small goes where there is room already; what is large gets pages that nobody else has. 0: there are none.
+  (func $place (param $size i32) (param $room i32) (result i32)
     (if (i32.le_u (local.get $size) (i32.const {room_bytes}))
-      (then (return (i32.const {room}))))
+      (then (return (local.get $room))))
     (local.set $size
       (memory.grow
         (i32.add
@@ -18,9 +22,12 @@
       (then (return (i32.const 0))))
     (i32.shl (local.get $size) (i32.const 16)))
 
-  ;; The bytearray {given} becomes a view of the request, then the function is called, which answers a bytes object:
-  ;; its length is at 8, its content at 16. NULL is an exception that nothing caught, for want of memory or of stack.
-  (func $run (param $function i32) (param $pointer i32) (param $size i32) (result i64)
+  (func (export "rho_alloc") (param $size i32) (result i32)
+    (call $place (local.get $size) (i32.const {room})))
+
+  ;; The bytearray {given} becomes a view of what is given, then the function is called, which answers a bytes object.
+  ;; NULL is an exception that nothing caught, for want of memory or of stack.
+  (func $run (param $function i32) (param $pointer i32) (param $size i32) (result i32)
     (i32.store (i32.const {given_size}) (local.get $size))
     (i32.store (i32.const {given_allocated}) (i32.add (local.get $size) (i32.const 1)))
     (i32.store (i32.const {given_bytes}) (local.get $pointer))
@@ -28,11 +35,38 @@
     (local.set $function
       (call $vectorcall (local.get $function) (i32.const 0) (i32.const 0) (i32.const 0)))
     (if (i32.eqz (local.get $function)) (then (unreachable)))
-    (i64.or
-      (i64.shl (i64.extend_i32_u (i32.add (local.get $function) (i32.const 16))) (i64.const 32))
-      (i64.load32_u offset=8 (local.get $function))))
+    (local.get $function))
 
+  ;; A bytes object as an answer: its length is at 8, its content at 16.
+  (func $answer (param $bytes i32) (result i64)
+    (i64.or
+      (i64.shl (i64.extend_i32_u (i32.add (local.get $bytes) (i32.const 16))) (i64.const 32))
+      (i64.load32_u offset=8 (local.get $bytes))))
+
+  ;; What loading leaves on the stack is nobody's, and would be part of the image.
   (func (export "rho_load") (param i32 i32) (result i64)
-    (call $run (i32.const {load}) (local.get 0) (local.get 1)))
-  (func (export "rho_call") (param i32 i32) (result i64)
-    (call $run (i32.const {call}) (local.get 0) (local.get 1))))
+    (local $result i64)
+    (local.set $result (call $answer (call $run (i32.const {load}) (local.get 0) (local.get 1))))
+    (memory.fill (i32.const {stack_scrubbed}) (i32.const 0) (i32.const {stack_scrubbed_bytes}))
+    (local.get $result))
+  ;; The request in marshal's format is at most five times as long, and so is the answer, which becomes CBOR where it is.
+  ;; What cannot become CBOR so, Python makes CBOR itself, or says what is wrong with it.
+  (func (export "rho_call") (param $pointer i32) (param $size i32) (result i64)
+    (local $bytes i32) (local $length i32)
+    (local.set $bytes
+      (call $place
+        (i32.add (i32.mul (local.get $size) (i32.const 5)) (i32.const 16))
+        (i32.const {unpacked})))
+    (if (i32.eqz (local.get $bytes)) (then (unreachable)))
+    (local.set $size (call $unpack (local.get $pointer) (local.get $size) (local.get $bytes)))
+    (local.set $bytes (call $run (i32.const {call}) (local.get $bytes) (local.get $size)))
+    (if (i32.ne (i32.load8_u offset=16 (local.get $bytes)) (i32.const {map_letter}))
+      (then (return (call $answer (local.get $bytes)))))
+    (local.set $length
+      (call $pack (i32.add (local.get $bytes) (i32.const 16)) (i32.load offset=8 (local.get $bytes))))
+    (if (i32.eqz (local.get $length))
+      (then
+        (return (call $answer (call $run (i32.const {explain}) (i32.const 0) (i32.const 0))))))
+    (i64.or
+      (i64.shl (i64.extend_i32_u (i32.add (local.get $bytes) (i32.const 16))) (i64.const 32))
+      (i64.extend_i32_u (local.get $length)))))

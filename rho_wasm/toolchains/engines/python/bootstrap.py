@@ -13,6 +13,7 @@ import importlib
 import importlib.abc
 import importlib.util
 import logging
+import marshal
 import os
 import sys
 import time
@@ -82,18 +83,22 @@ def boot(texts: Mapping[str, str], modules: Sequence[str], warm: str) -> None:
     engine = sys.modules["rho._engine"].Engine(rho._registry, chance)
 
     def load() -> bytes:
-        return bytes(engine.load(bytes(given)))
+        return bytes(engine.load(given))
 
     def call() -> bytes:
-        return bytes(engine.call(bytes(given)))
+        return bytes(engine.call(given))
 
-    _warm_up(engine, given, load, call, warm)
+    def explain() -> bytes:
+        return bytes(engine.explain())
+
+    _warm_up(engine, given, load, call, explain, warm)
     # What is free in a half-used page makes the whole page differ once a tool is put there: so nothing is left free.
     kept = _filled()
-    room, stack = bytearray(ROOM_BYTES), bytearray(STACK_BYTES)
+    room, unpacked, stack = bytearray(ROOM_BYTES), bytearray(ROOM_BYTES), bytearray(STACK_BYTES)
     gc.collect()
     gc.freeze()
-    os.write(1, MARK + b" ".join(b"%d" % id(each) for each in (load, call, given, room, stack)))
+    bytearray(2 * sys.modules["rho._engine"].SCRUBBED_BYTES)
+    os.write(1, MARK + b" ".join(b"%d" % id(each) for each in (load, call, explain, given, room, unpacked, stack)))
     # Called by C, so that CPython's way to call a function is among what the interpreter is in.
     list(map(_stop, (kept,)))
     raise AssertionError("the interpreter was not stopped")
@@ -103,7 +108,7 @@ def _stop(kept: object) -> None:
     time.time()
 
 
-def _warm_up(engine: Any, given: bytearray, load: Any, call: Any, source: str) -> None:
+def _warm_up(engine: Any, given: bytearray, load: Any, call: Any, explain: Any, source: str) -> None:
     cbor = sys.modules["rho._cbor"]
     registry = sys.modules["rho"]._registry
     file = "warm.py"
@@ -118,15 +123,16 @@ def _warm_up(engine: Any, given: bytearray, load: Any, call: Any, source: str) -
         ("rows", {"rows": []}),
     ]
     for number in range(_ROUNDS):
-        registry.tools.clear()
+        registry.clear()
         given[:] = cbor.encode({"source": source, "file": file})
         if b"error" in load()[:8]:
             raise AssertionError("the engine cannot load what it is warmed up with")
         for tool, arguments in requests:
             context = {"call_id": f"call_{number}", "session_id": "s", "values": {"n": number}}
-            given[:] = cbor.encode({"abi": 1, "tool": tool, "arguments": arguments, "context": context})
+            given[:] = marshal.dumps({"abi": 1, "tool": tool, "arguments": arguments, "context": context}, 2)
             call()
-    registry.tools.clear()
+            explain()
+    registry.clear()
     engine.forget()
     given[:] = bytes(GIVEN_BYTES)
     gc.unfreeze()

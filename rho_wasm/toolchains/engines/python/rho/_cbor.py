@@ -1,10 +1,16 @@
-"""Plain CBOR, both ways (ABI.md): null, bool, int, float, text, bytes, list, map with text keys, and nothing else."""
+"""Plain CBOR, both ways (ABI.md): null, bool, int, float, text, bytes, list, map with text keys, and nothing else.
+
+Bytecode is what a call pays for here, each like a few hundred of a processor's instructions: so one loop does all the
+items of a list or a map, without a function call for most, and places are only looked for where something is wrong.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import enum
 import struct
+from collections.abc import Iterable
+from itertools import chain
 from typing import Any
 
 __all__ = ["MAX_DEPTH", "Malformed", "NotPlain", "decode", "encode"]
@@ -13,13 +19,13 @@ MAX_DEPTH = 64
 """Lists and maps inside each other, the outermost counted."""
 
 _INT_MIN, _INT_MAX = -(2**64), 2**64 - 1
-_TEXT, _BYTES, _LIST, _MAP = 0x60, 0x40, 0x80, 0xA0
-_SMALL = tuple(bytes([byte]) for byte in range(256))
-_DOUBLE = struct.Struct(">Bd")
-_FLOATS = {25: struct.Struct(">e"), 26: struct.Struct(">f"), 27: struct.Struct(">d")}
-_SIMPLE = {20: False, 21: True, 22: None}
+_UNSIGNED, _NEGATIVE, _BYTES, _TEXT, _LIST, _MAP = range(0, 0xC0, 0x20)
+_FALSE, _TRUE, _NULL, _HALF, _SINGLE, _DOUBLE = 0xF4, 0xF5, 0xF6, 0xF9, 0xFA, 0xFB
 _WIDTHS = {24: 1, 25: 2, 26: 4, 27: 8}
+_FLOATS = {_HALF: struct.Struct(">e"), _SINGLE: struct.Struct(">f"), _DOUBLE: struct.Struct(">d")}
+_pack_double = struct.Struct(">Bd").pack
 _PLAIN: tuple[Any, ...] = (int, float, bytes, dict, list, tuple)
+_ONLY_TEXT = {str}
 _HINTS = {
     "set": "a set has no order: return sorted(...)",
     "frozenset": "a frozenset has no order: return sorted(...)",
@@ -31,28 +37,27 @@ _HINTS = {
     "Fraction": "return str(...) or float(...) of it",
     "UUID": "return str(...) of it",
     "complex": "return a list of its parts",
-    "generator": "return list(...) of it",
-    "map": "return list(...) of it",
-    "filter": "return list(...) of it",
-    "zip": "return list(...) of it",
-    "dict_keys": "return list(...) of it",
-    "dict_values": "return list(...) of it",
-    "dict_items": "return list(...) of it",
-    "range": "return list(...) of it",
     "coroutine": "await it",
 }
+_HINTS |= dict.fromkeys(
+    ["generator", "map", "filter", "zip", "dict_keys", "dict_values", "dict_items", "range"], "return list(...) of it"
+)
 
 
 class NotPlain(TypeError):
     """A value that is no plain data. The text names the place, what is there, and what to return in its stead."""
 
-    def __init__(self, why: str) -> None:
+    def __init__(self, why: str, value: Any) -> None:
         super().__init__(why)
         self.why = why
+        self.value = value
+        """What the container that is looked at now holds, and is or holds what is not plain."""
         self.path: list[str] = []
+        """The innermost place first."""
 
-    def inside(self, part: str) -> None:
-        """Says that the place is within ``part``."""
+    def inside(self, container: Any, part: str) -> None:
+        """Says that it is in ``container``, at ``part``."""
+        self.value = container
         self.path.append(part)
 
     def __str__(self) -> str:
@@ -71,89 +76,112 @@ def encode(value: Any) -> bytes:
     of plain types count as these. Integers have at most 64 bits and a sign, keys of maps are text.
     """
     out: list[bytes] = []
-    _put(out.append, value, MAX_DEPTH)
+    _put(out, (value,), MAX_DEPTH)
     return b"".join(out)
 
 
 def _head(major: int, number: int) -> bytes:
     if number < 24:
-        return _SMALL[major + number]
+        return bytes((major + number,))
     if number < 0x100:
         return bytes((major + 24, number))
     if number < 0x10000:
         return bytes((major + 25, number >> 8, number & 0xFF))
     if number < 0x1_0000_0000:
-        return _SMALL[major + 26] + number.to_bytes(4, "big")
-    return _SMALL[major + 27] + number.to_bytes(8, "big")
+        return bytes((major + 26,)) + number.to_bytes(4, "big")
+    return bytes((major + 27,)) + number.to_bytes(8, "big")
 
 
-def _put(write: Any, value: Any, depth: int) -> None:
-    kind = type(value)
-    if kind is str:
-        _put_text(write, value)
-    elif kind is int:
-        if value >= 0:
-            if value > _INT_MAX:
-                raise NotPlain("an integer of more than 64 bits: return str(...) of it")
-            write(_head(0, value))
-        else:
-            if value < _INT_MIN:
-                raise NotPlain("an integer of more than 64 bits: return str(...) of it")
-            write(_head(0x20, -1 - value))
-    elif kind is dict:
-        if not depth:
-            raise NotPlain(f"lists and maps nest deeper than {MAX_DEPTH}, or it holds itself")
-        write(_head(_MAP, len(value)))
-        for key, item in value.items():
-            if type(key) is not str:
-                _put_key(write, key)
-            else:
-                _put_text(write, key)
-            try:
-                _put(write, item, depth - 1)
-            except NotPlain as error:
-                error.inside(f"[{key!r:.40}]")
-                raise
-    elif kind is list or kind is tuple:
-        if not depth:
-            raise NotPlain(f"lists and maps nest deeper than {MAX_DEPTH}, or it holds itself")
-        write(_head(_LIST, len(value)))
-        number = 0
-        try:
-            for item in value:
-                _put(write, item, depth - 1)
-                number += 1
-        except NotPlain as error:
-            error.inside(f"[{number}]")
-            raise
-    elif value is None:
-        write(b"\xf6")
-    elif value is True:
-        write(b"\xf5")
-    elif value is False:
-        write(b"\xf4")
-    elif kind is float:
-        write(_DOUBLE.pack(0xFB, value))
-    elif kind is bytes:
-        write(_head(_BYTES, len(value)))
-        write(value)
-    else:
-        _put(write, _plainer(value), depth)
+_INTEGERS = [_head(_UNSIGNED, number) for number in range(256)]
+_TEXTS = [_head(_TEXT, number) for number in range(256)]
+_LISTS = [_head(_LIST, number) for number in range(256)]
+_MAPS = [_head(_MAP, number) for number in range(256)]
 
 
-def _put_text(write: Any, text: str) -> None:
+def _put(out: list[bytes], values: Iterable[Any], depth: int) -> None:
+    value: Any = None
     try:
-        data = text.encode()
+        for value in values:
+            kind = type(value)
+            if kind is str:
+                data = value.encode()
+                size = len(data)
+                out.append(_TEXTS[size] if size < 256 else _head(_TEXT, size))
+                out.append(data)
+            elif kind is int:
+                out.append(_INTEGERS[value] if 0 <= value < 256 else _integer(value))
+            elif kind is dict:
+                _put_map(out, value, depth)
+            elif kind is list or kind is tuple:
+                _put_list(out, value, depth)
+            elif value is None:
+                out.append(b"\xf6")
+            elif kind is float:
+                out.append(_pack_double(_DOUBLE, value))
+            elif kind is bool:
+                out.append(b"\xf5" if value else b"\xf4")
+            elif kind is bytes:
+                out.append(_head(_BYTES, len(value)))
+                out.append(value)
+            else:
+                _put_other(out, value, depth)
     except UnicodeEncodeError:
-        raise NotPlain("text with a lone surrogate, which has no UTF-8") from None
-    write(_head(_TEXT, len(data)))
-    write(data)
+        raise NotPlain("text with a lone surrogate, which has no UTF-8", value) from None
 
 
-def _put_key(write: Any, key: Any) -> None:
+def _put_list(out: list[bytes], items: Any, depth: int) -> None:
+    if not depth:
+        raise _too_deep(items)
+    size = len(items)
+    out.append(_LISTS[size] if size < 256 else _head(_LIST, size))
+    try:
+        _put(out, items, depth - 1)
+    except NotPlain as error:
+        place = next((number for number, item in enumerate(items) if item is error.value), "?")
+        error.inside(items, f"[{place}]")
+        raise
+
+
+def _put_map(out: list[bytes], items: dict[Any, Any], depth: int) -> None:
+    if not depth:
+        raise _too_deep(items)
+    size = len(items)
+    if size and set(map(type, items)) != _ONLY_TEXT:
+        items = {_key(key): item for key, item in items.items()}
+        size = len(items)
+    out.append(_MAPS[size] if size < 256 else _head(_MAP, size))
+    try:
+        _put(out, chain.from_iterable(items.items()), depth - 1)
+    except NotPlain as error:
+        place = next((key for key, item in items.items() if item is error.value), "?")
+        error.inside(items, f"[{place!r:.40}]")
+        raise
+
+
+def _put_other(out: list[bytes], value: Any, depth: int) -> None:
+    try:
+        _put(out, (_plainer(value),), depth)
+    except NotPlain as error:
+        error.value = value
+        raise
+
+
+def _too_deep(value: Any) -> NotPlain:
+    return NotPlain(f"lists and maps nest deeper than {MAX_DEPTH}, or it holds itself", value)
+
+
+def _integer(value: int) -> bytes:
+    if not _INT_MIN <= value <= _INT_MAX:
+        raise NotPlain("an integer of more than 64 bits: return str(...) of it", value)
+    return _head(_UNSIGNED, value) if value >= 0 else _head(_NEGATIVE, -1 - value)
+
+
+def _key(key: Any) -> str:
+    if isinstance(key, enum.Enum):
+        key = key.value
     if not isinstance(key, str):
-        raise NotPlain(f"a map's keys are text, not {type(key).__name__}: {key!r:.40}")
-    _put_text(write, str(key.value) if isinstance(key, enum.Enum) else str.__str__(key))
+        raise NotPlain(f"a map's keys are text, not {type(key).__name__}: {key!r:.40}", key)
+    return str.__str__(key)
 
 
 def _plainer(value: Any) -> Any:
@@ -171,76 +199,84 @@ def _plainer(value: Any) -> Any:
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     name = type(value).__name__
     hint = _HINTS.get(name, "return text, numbers, bytes, lists and maps")
-    raise NotPlain(f"{name} is no plain data: {hint}")
+    raise NotPlain(f"{name} is no plain data: {hint}", value)
 
 
-def decode(data: bytes) -> Any:
+def decode(data: bytes | bytearray) -> Any:
     """The value that ``data`` is the plain CBOR of. Raises :class:`Malformed`."""
     try:
-        value, end = _take(data, 0, MAX_DEPTH)
+        (value,), end = _take(data, 0, 1, MAX_DEPTH)
     except IndexError:
         raise Malformed("it ends too early") from None
     except UnicodeDecodeError:
         raise Malformed("text is not UTF-8") from None
+    if end > len(data):
+        raise Malformed("it ends too early")
     if end != len(data):
         raise Malformed("something follows the one item")
     return value
 
 
-def _take(data: bytes, at: int, depth: int) -> tuple[Any, int]:
-    first = data[at]
-    major, number = first >> 5, first & 31
-    at += 1
-    if major == 7:
-        return _take_simple(data, at, number)
-    if number > 23:
-        width = _WIDTHS.get(number)
-        if width is None:
-            raise Malformed("it has a length that plain CBOR has not")
-        number = int.from_bytes(_cut(data, at, width), "big")
-        at += width
-    if major == 3:
-        return str(_cut(data, at, number), "utf-8"), at + number
-    if major == 0:
-        return number, at
-    if major == 1:
-        return -1 - number, at
-    if major == 2:
-        return _cut(data, at, number), at + number
-    if major == 6:
-        raise Malformed("it has a tag")
-    if not depth:
-        raise Malformed(f"it nests deeper than {MAX_DEPTH}")
-    if number > len(data) - at:
-        raise Malformed("it ends too early")
-    if major == 4:
-        items = []
-        for _ in range(number):
-            item, at = _take(data, at, depth - 1)
-            items.append(item)
-        return items, at
-    found: dict[str, Any] = {}
-    for _ in range(number):
-        if data[at] >> 5 != 3:
-            raise Malformed("a key of a map is no text")
-        key, at = _take(data, at, 0)
-        found[key], at = _take(data, at, depth - 1)
-    if len(found) != number:
-        raise Malformed("a key of a map occurs twice")
+def _take(data: bytes | bytearray, at: int, count: int, depth: int) -> tuple[list[Any], int]:
+    """``count`` items from ``at`` on, and where they end: beyond the data where it is cut off."""
+    found: list[Any] = []
+    for _ in range(count):
+        first = data[at]
+        at += 1
+        if 0x60 <= first < 0x78:
+            end = at + first - 0x60
+            found.append(data[at:end].decode())
+            at = end
+        elif first < 24:
+            found.append(first)
+        elif first in _FLOATS:
+            unpack = _FLOATS[first]
+            end = at + unpack.size
+            if end > len(data):
+                raise Malformed("it ends too early")
+            found.append(unpack.unpack(data[at:end])[0])
+            at = end
+        elif first >= 0xE0:
+            if not _FALSE <= first <= _NULL:
+                raise Malformed("it has a simple value that plain CBOR has not")
+            found.append(None if first == _NULL else first == _TRUE)
+        else:
+            item, at = _take_long(data, at, first, depth)
+            found.append(item)
     return found, at
 
 
-def _take_simple(data: bytes, at: int, number: int) -> tuple[Any, int]:
-    if number in _SIMPLE:
-        return _SIMPLE[number], at
-    if number in _FLOATS:
-        width = _WIDTHS[number]
-        return _FLOATS[number].unpack(_cut(data, at, width))[0], at + width
-    raise Malformed("it has a simple value that plain CBOR has not")
-
-
-def _cut(data: bytes, at: int, length: int) -> bytes:
-    piece = data[at : at + length]
-    if len(piece) != length:
+def _take_long(data: bytes | bytearray, at: int, first: int, depth: int) -> tuple[Any, int]:
+    """An item whose head is at ``at`` - 1, and where it ends."""
+    major, number = first & 0xE0, first & 0x1F
+    if number >= 24:
+        width = _WIDTHS.get(number)
+        if width is None:
+            raise Malformed("it has a length that plain CBOR has not")
+        number = int.from_bytes(data[at : at + width], "big")
+        at += width
+    if major == _UNSIGNED:
+        return number, at
+    if major == _NEGATIVE:
+        return -1 - number, at
+    # Every byte and every item takes a byte: nothing is begun that cannot be there.
+    if number > len(data) - at:
         raise Malformed("it ends too early")
-    return piece
+    if major == _TEXT:
+        return data[at : at + number].decode(), at + number
+    if major == _BYTES:
+        return bytes(data[at : at + number]), at + number
+    if major > _MAP:
+        raise Malformed("it has a tag")
+    if not depth:
+        raise Malformed(f"it nests deeper than {MAX_DEPTH}")
+    if major == _LIST:
+        return _take(data, at, number, depth - 1)
+    items, at = _take(data, at, 2 * number, depth - 1)
+    keys = items[::2]
+    if number and set(map(type, keys)) != _ONLY_TEXT:
+        raise Malformed("a key of a map is no text")
+    found = dict(zip(keys, items[1::2], strict=True))
+    if len(found) != number:
+        raise Malformed("a key of a map occurs twice")
+    return found, at

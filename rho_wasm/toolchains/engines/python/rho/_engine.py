@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ast
-import contextlib
 import gc
 import linecache
+import marshal
 import os
 import sys
 import types
 from collections.abc import Callable
-from types import CoroutineType
+from types import CodeType, CoroutineType
 from typing import Any
 
 from . import _loop
@@ -20,13 +20,22 @@ from ._random import CallRandom
 from ._tools import DeclarationError, Registry
 from ._trace import frames, message_of, raised, type_of
 
-__all__ = ["Engine"]
+__all__ = ["SCRUBBED_BYTES", "Engine"]
+
+SCRUBBED_BYTES = 1024 * 1024
+"""Of free memory behind all objects: what is freed there while a source is loaded is overwritten with zeros."""
+
+_HOLES = (32_000, 16_000, 8_000, 4_000, 2_000, 1_000, 500)
+_SCRATCH_BYTES = 256 * 1024
+"""Compiled code of up to so many bytes is moved to where nothing was before."""
 
 MODULE = "tool"
 """What the author's module is named, so that ``if __name__ == "__main__"`` does not run."""
 
 _NO_TOOL = "write `from rho import tool` and `@tool` above each function that a model may call"
 _PLACES = {"['ok']": "the answer", "['error']": "the reason", "['details']": "the details", "['images']": "the images"}
+_MARSHAL_VERSION = 2
+"""Later ones write what occurs twice once, and say where it was."""
 _DECLARATION_DEPTH = 3
 """A declaration is at ["ok"]["tools"][number] of a reply."""
 _LAST_RESORT = encode({"raised": {"message": "the tool failed, and so did saying how", "type": "RuntimeError"}})
@@ -40,10 +49,16 @@ class Engine:
         self._chance = chance
         self._file = ""
         self._source = ""
-        self._streams: tuple[Any, ...] = (sys.stdout, sys.stderr)
+        self._answered: dict[str, Any] | None = None
+        self._scratch = bytearray(_SCRATCH_BYTES)
+        self._stdout: Any = sys.stdout
+        self._stderr: Any = sys.stderr
 
-    def load(self, request: bytes) -> bytes:
-        """Runs a source (``{"source", "file"}``) and answers ``{"ok": {"tools", "capabilities"}}`` or ``{"error"}``."""
+    def load(self, request: bytearray) -> bytes:
+        """Runs a source (``{"source", "file"}``) and answers ``{"ok": {"tools", "capabilities"}}`` or ``{"error"}``.
+
+        What is left in memory becomes the image, so as little is left, and as densely, as can be.
+        """
         try:
             given = decode(request)
             self._file, self._source = given["file"], given["source"]
@@ -59,27 +74,44 @@ class Engine:
         self._flush()
         if self._chance is not None:
             self._chance.forget()
+        request[:] = bytes(len(request))
+        del given, reply
+        _tidy()
+        gc.freeze()
         return data
 
-    def call(self, request: bytes) -> bytes:
-        """Answers one call. Whatever the tool does, the answer is a map of ABI.md, or the process exits."""
+    def call(self, request: bytes | bytearray) -> bytes:
+        """Answers one call. The request, and if it can be the answer, are in marshal's format: see ``marshal.wat``.
+
+        Whatever the tool does, the answer is a map of ABI.md, or the process exits.
+        """
+        self._answered = None
         try:
-            data = encode(self._answer(decode(request)))
+            self._answered = made = self._answer(marshal.loads(request))  # noqa: S302
+            data = _packed(made)
         except BaseException as error:
             data = self._crash(error)
         self._flush()
         return data
+
+    def explain(self) -> bytes:
+        """The answer of the last call in CBOR, where the other format would not do, or what is wrong with it."""
+        try:
+            return encode(self._answered)
+        except BaseException as error:
+            return self._crash(error)
 
     def forget(self) -> None:
         """As if nothing had been loaded."""
         linecache.cache.pop(self._file, None)
         sys.modules.pop(MODULE, None)
         self._file = self._source = ""
+        self._answered = None
 
     def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
         handler = self._registry.tools[request["tool"]]
         try:
-            result = handler(request["arguments"], request["context"])
+            result = handler.run(request["arguments"], request["context"])
             if type(result) is CoroutineType:
                 result = _loop.run(result)
         except Failed as failed:
@@ -99,27 +131,36 @@ class Engine:
     def _exit(self, code: object) -> None:
         """As the interpreter does it: what is no status is said, and is status 1."""
         if code is not None and not isinstance(code, int):
-            self._streams[1].write(f"{code}\n")
+            self._stderr.write(f"{code}\n")
         self._flush()
         os._exit(code & 0xFF if isinstance(code, int) else int(code is not None))
 
     def _loaded(self) -> dict[str, Any]:
         # Lazily: only who asks for the lines of a traceback pays for them.
         linecache.cache[self._file] = (lambda: self._source,)
-        code = compile(self._source, self._file, "exec", dont_inherit=True)
         module = types.ModuleType(MODULE)
         module.__file__ = self._file
         sys.modules[MODULE] = module
-        exec(code, module.__dict__)  # noqa: S102
-        handlers = self._registry.tools.values()
-        if not handlers:
+        exec(self._compiled(), module.__dict__)  # noqa: S102
+        if not self._registry.tools:
             return {"error": {"message": "the source declares no tool", "hint": _NO_TOOL}}
-        found: dict[str, Any] = {"tools": [handler.declaration for handler in handlers]}
-        if wanted := sorted({name for handler in handlers for name in handler.capabilities}):
+        found: dict[str, Any] = {"tools": self._registry.declarations()}
+        if wanted := sorted({name for handler in self._registry.tools.values() for name in handler.capabilities}):
             found["capabilities"] = wanted
-        gc.collect()
-        gc.freeze()
         return {"ok": found}
+
+    def _compiled(self) -> CodeType:
+        """The source's code, in memory that nothing else was in: not among what compiling it left behind."""
+        data = marshal.dumps(compile(self._source, self._file, "exec", dont_inherit=True))
+        size = len(data)
+        if size > len(self._scratch):
+            return marshal.loads(data)  # type: ignore[no-any-return]  # noqa: S302
+        self._scratch[:size] = data
+        del data
+        _tidy()
+        code: CodeType = marshal.loads(memoryview(self._scratch)[:size])  # noqa: S302
+        self._scratch[:size] = bytes(size)
+        return code
 
     def _refusal(self, error: BaseException) -> dict[str, Any]:
         """The ``error`` of a source that could not be loaded."""
@@ -158,9 +199,27 @@ class Engine:
         return found
 
     def _flush(self) -> None:
-        for stream in self._streams:
-            with contextlib.suppress(Exception):  # The tool may have closed it.
-                stream.flush()
+        try:
+            self._stdout.flush()
+            self._stderr.flush()
+        except Exception:
+            return  # The tool closed them.
+
+
+def _packed(answer: dict[str, Any]) -> bytes:
+    try:
+        return marshal.dumps(answer, _MARSHAL_VERSION)
+    except ValueError:
+        return encode(answer)
+
+
+def _tidy() -> None:
+    """Gives back what is not used, and overwrites it: what compiling left behind would be part of the image."""
+    gc.collect()
+    # Each takes the smallest hole that it fits in, or where there is none the free memory behind everything.
+    holes = [bytearray(size) for size in _HOLES for _ in range(4)]
+    del holes
+    bytearray(SCRUBBED_BYTES)
 
 
 def _place(source: str, function: Callable[..., Any], parameter: str | None) -> int | None:

@@ -1,4 +1,8 @@
-"""From a type annotation to a form: its JSON Schema, and how an argument that fits it becomes a value of that type."""
+"""From a type annotation to a form: its JSON Schema, and how an argument that fits it becomes a value of that type.
+
+What is done here when a tool is loaded is done with few steps of the standard library's: code that runs changes itself
+as it adapts, and each page that loading changes is one that every call pays for.
+"""
 
 from __future__ import annotations
 
@@ -10,23 +14,23 @@ import enum
 import types
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Any, Literal, Union
 
-__all__ = ["ArgumentError", "Form", "FormError", "Forms", "hints_of"]
+__all__ = ["ArgumentError", "Form", "FormError", "Forms", "Reader"]
 
 Reader = Callable[[Any], Any]
 
 _LISTS = frozenset(
     {
         list,
-        collections.abc.Sequence,
-        collections.abc.Iterable,
         collections.abc.Collection,
+        collections.abc.Iterable,
         collections.abc.MutableSequence,
+        collections.abc.Sequence,
     }
 )
 _MAPS = frozenset({dict, collections.abc.Mapping, collections.abc.MutableMapping})
+_UNIONS = (Union, types.UnionType)
 _SUPPORTED = (
     "str, int, float, bool, bytes, None, Any, list, tuple, dict[str, ...], Literal, Optional and unions, Enum, "
     "TypedDict, dataclasses and Annotated"
@@ -34,54 +38,62 @@ _SUPPORTED = (
 
 
 class FormError(TypeError):
-    """An annotation that no schema can be made from. ``parameter`` is set by whoever knows whose it is."""
-
-    parameter: str | None = None
+    """An annotation that no schema can be made from."""
 
 
 class ArgumentError(ValueError):
     """An argument that fits its schema but is no value of its type."""
 
 
-@dataclass(frozen=True)
 class Form:
     """``read`` is None where arguments are what they should be already; ``fits`` tells members of a union apart."""
 
-    schema: Mapping[str, Any]
-    fits: Callable[[Any], bool]
-    read: Reader | None = None
+    __slots__ = ("fits", "read", "schema")
+
+    def __init__(self, schema: Mapping[str, Any], fits: Callable[[Any], bool], read: Reader | None = None) -> None:
+        self.schema = schema
+        self.fits = fits
+        self.read = read
 
 
 class Forms:
-    """Forms of one function's annotations. ``definitions`` are the schemas of types that hold themselves."""
+    """Forms of one function's annotations, in which names are those of ``namespace``.
 
-    def __init__(self) -> None:
+    ``definitions`` are the schemas of types that hold themselves.
+    """
+
+    def __init__(self, namespace: Mapping[str, Any]) -> None:
         self.definitions: dict[str, Any] = {}
+        self._namespace = namespace
         self._open: list[Any] = []
         self._recursive: set[Any] = set()
         self._readers: dict[Any, Reader] = {}
 
     def of(self, kind: Any) -> Form:
         """Raises :class:`FormError`."""
-        if (form := _scalar(kind)) is not None:
-            return form
-        origin, parts = get_origin(kind), get_args(kind)
-        if origin is Annotated:
-            return self._annotated(parts[0], parts[1:])
-        if isinstance(kind, typing.NewType):
+        kind = self.evaluated(kind)
+        try:
+            return _SIMPLE[kind]
+        except (KeyError, TypeError):
+            pass
+        origin = getattr(kind, "__origin__", None)
+        parts = getattr(kind, "__args__", ())
+        if hasattr(kind, "__metadata__"):
+            return self._annotated(origin, kind.__metadata__)
+        if origin is Literal:
+            return _literal(parts)
+        if origin is Union or type(kind) is types.UnionType:
+            return self._union(parts)
+        if origin in _LISTS:
+            return self._list(parts)
+        if origin is tuple:
+            return self._tuple(parts)
+        if origin in _MAPS:
+            return self._map(parts)
+        if type(kind) is typing.NewType:
             return self.of(kind.__supertype__)
         if type(kind).__name__ == "TypeAliasType":
             return self.of(kind.__value__)
-        if origin is Literal:
-            return _literal(parts)
-        if origin is Union or origin is types.UnionType:
-            return self._union(parts)
-        if kind in _LISTS or origin in _LISTS:
-            return self._list(parts)
-        if kind is tuple or origin is tuple:
-            return self._tuple(parts)
-        if kind in _MAPS or origin in _MAPS:
-            return self._map(parts)
         if isinstance(kind, type):
             if issubclass(kind, enum.Enum):
                 return _enum(kind)
@@ -91,6 +103,19 @@ class Forms:
                 return self._named(kind, self._typed_dict)
         raise FormError(f"{_name(kind)} is no type that a schema can be made from; there are {_SUPPORTED}")
 
+    def evaluated(self, kind: Any) -> Any:
+        """What an annotation that is text means. Raises :class:`FormError`."""
+        if type(kind) is typing.ForwardRef:
+            kind = kind.__forward_arg__
+        if type(kind) is not str:
+            return kind
+        try:
+            return eval(kind, dict(self._namespace))  # noqa: S307
+        except NameError as error:
+            raise FormError(f"an annotation names {error.name}, which is not defined") from None
+        except Exception:
+            raise FormError(f"the annotation {kind!r:.80} cannot be read") from None
+
     def _annotated(self, kind: Any, extras: tuple[Any, ...]) -> Form:
         form = self.of(kind)
         schema = dict(form.schema)
@@ -99,12 +124,13 @@ class Forms:
                 schema["description"] = extra
             elif isinstance(extra, Mapping):
                 schema.update(extra)
-        return dataclasses.replace(form, schema=schema)
+        return Form(schema, form.fits, form.read)
 
     def _union(self, kinds: tuple[Any, ...]) -> Form:
         forms = [self.of(kind) for kind in kinds]
-        schemas = [dict(form.schema) for form in forms]
-        fits = [form.fits for form in forms]
+
+        def fits(value: Any) -> bool:
+            return any(form.fits(value) for form in forms)
 
         def read(value: Any) -> Any:
             for form in forms:
@@ -112,12 +138,10 @@ class Forms:
                     return value if form.read is None else form.read(value)
             raise ArgumentError("fits none of its types")
 
-        reads = read if any(form.read for form in forms) else None
-        return Form({"anyOf": schemas}, lambda value: any(fit(value) for fit in fits), reads)
+        reads = read if any(form.read is not None for form in forms) else None
+        return Form({"anyOf": [dict(form.schema) for form in forms]}, fits, reads)
 
     def _list(self, parts: tuple[Any, ...]) -> Form:
-        if not parts:
-            return Form({"type": "array"}, _is_list)
         form = self.of(parts[0])
         schema = {"type": "array", "items": dict(form.schema)} if form.schema else {"type": "array"}
         if (read := form.read) is None:
@@ -125,13 +149,11 @@ class Forms:
         return Form(schema, _is_list, lambda value: [read(item) for item in value])
 
     def _tuple(self, parts: tuple[Any, ...]) -> Form:
-        if not parts:
-            return Form({"type": "array"}, _is_list, tuple)
         if len(parts) == 2 and parts[1] is Ellipsis:
             form = self._list(parts[:1])
             read = form.read
             return Form(form.schema, _is_list, tuple if read is None else lambda value: tuple(read(value)))
-        forms = [self.of(part) for part in parts if part != ()]
+        forms = [self.of(part) for part in parts]
         schema = {
             "type": "array",
             "prefixItems": [dict(form.schema) for form in forms],
@@ -147,9 +169,7 @@ class Forms:
         return Form(schema, lambda value: _is_list(value) and len(value) == len(forms), read_each)
 
     def _map(self, parts: tuple[Any, ...]) -> Form:
-        if not parts:
-            return Form({"type": "object"}, _is_map)
-        if parts[0] is not str:
+        if self.evaluated(parts[0]) is not str:
             raise FormError(f"the keys of a map are text: dict[str, ...], not dict[{_name(parts[0])}, ...]")
         form = self.of(parts[1])
         schema: dict[str, Any] = {"type": "object"}
@@ -182,14 +202,14 @@ class Forms:
         return Form(schema, fits, read)
 
     def _dataclass(self, kind: type) -> tuple[dict[str, Any], Reader | None, frozenset[str]]:
-        hints = hints_of(kind)
+        hints = _hints(kind)
         fields = [field for field in dataclasses.fields(kind) if field.init]
-        forms = {field.name: self._field(kind, field.name, hints.get(field.name, field.type)) for field in fields}
-        schema = _object({name: dict(form.schema) for name, form in forms.items()})
-        for field in fields:
-            if field.default is not dataclasses.MISSING and _is_plain(field.default):
-                schema["properties"][field.name]["default"] = field.default
+        forms = {field.name: self._field(kind, field.name, hints[field.name]) for field in fields}
+        schema = _object(forms)
         missing = dataclasses.MISSING
+        for field in fields:
+            if field.default is not missing and _is_plain(field.default):
+                schema["properties"][field.name]["default"] = field.default
         required = [f.name for f in fields if f.default is missing and f.default_factory is missing]
         if required:
             schema["required"] = required
@@ -201,34 +221,34 @@ class Forms:
         return schema, build, frozenset(required)
 
     def _typed_dict(self, kind: type) -> tuple[dict[str, Any], Reader | None, frozenset[str]]:
-        forms = {name: self._field(kind, name, hint) for name, hint in hints_of(kind).items()}
-        schema = _object({name: dict(form.schema) for name, form in forms.items()})
+        forms = {name: self._field(kind, name, hint) for name, hint in _hints(kind).items()}
+        schema = _object(forms)
         required: frozenset[str] = kind.__required_keys__  # type: ignore[attr-defined]
         if required:
             schema["required"] = [name for name in forms if name in required]
         return schema, _fields_reader(forms), required
 
     def _field(self, kind: type, name: str, hint: Any) -> Form:
-        origin = get_origin(hint)
-        if origin is typing.Required or origin is typing.NotRequired:
-            hint = get_args(hint)[0]
+        if getattr(hint, "__origin__", None) in (typing.Required, typing.NotRequired):
+            (hint,) = hint.__args__
         try:
             return self.of(hint)
         except FormError as error:
             raise FormError(f"{kind.__name__}.{name}: {error}") from None
 
 
-def hints_of(owner: Any) -> dict[str, Any]:
-    """The annotations of a function or a class, those that are text evaluated. Raises :class:`FormError`."""
+def _hints(kind: type) -> dict[str, Any]:
+    """The annotations of a class and its bases, those that are text evaluated. Raises :class:`FormError`."""
     try:
-        return typing.get_type_hints(owner, include_extras=True)
+        return typing.get_type_hints(kind, include_extras=True)
     except NameError as error:
-        raise FormError(f"an annotation names {error.name}, which is not defined") from None
-    except (TypeError, SyntaxError) as error:
-        raise FormError(f"an annotation cannot be read: {error}") from None
+        raise FormError(f"an annotation of {kind.__name__} names {error.name}, which is not defined") from None
+    except Exception:
+        raise FormError(f"an annotation of {kind.__name__} cannot be read") from None
 
 
-def _object(properties: dict[str, Any]) -> dict[str, Any]:
+def _object(forms: Mapping[str, Form]) -> dict[str, Any]:
+    properties = {name: dict(form.schema) for name, form in forms.items()}
     return {"type": "object", "properties": properties, "additionalProperties": False}
 
 
@@ -249,10 +269,6 @@ def _is_list(value: Any) -> bool:
 
 def _is_map(value: Any) -> bool:
     return type(value) is dict
-
-
-def _is_number(value: Any) -> bool:
-    return type(value) is float or type(value) is int
 
 
 def _is_plain(value: Any) -> bool:
@@ -279,29 +295,10 @@ def _read_bytes(value: Any) -> bytes:
         raise ArgumentError("is no base64") from None
 
 
-def _scalar(kind: Any) -> Form | None:
-    if kind is str:
-        return Form({"type": "string"}, lambda value: type(value) is str)
-    if kind is int:
-        return Form({"type": "integer"}, lambda value: type(value) is int, _read_int)
-    if kind is float:
-        return Form({"type": "number"}, _is_number, _read_float)
-    if kind is bool:
-        return Form({"type": "boolean"}, lambda value: type(value) is bool)
-    if kind is bytes:
-        schema = {"type": "string", "contentEncoding": "base64"}
-        return Form(schema, lambda value: type(value) in (str, bytes), _read_bytes)
-    if kind is None or kind is type(None):
-        return Form({"type": "null"}, lambda value: value is None)
-    if kind is Any or kind is object:
-        return Form({}, lambda value: True)
-    return None
-
-
 def _literal(values: tuple[Any, ...]) -> Form:
     if not all(_is_plain(value) and type(value) is not float for value in values):
         raise FormError("a Literal here is of text, integers, bools and None")
-    return Form({"enum": list(values)}, lambda value: any(value is each or value == each for each in values))
+    return Form({"enum": list(values)}, lambda value: _is_plain(value) and value in values)
 
 
 def _enum(kind: type[enum.Enum]) -> Form:
@@ -312,6 +309,26 @@ def _enum(kind: type[enum.Enum]) -> Form:
 
 
 def _name(kind: Any) -> str:
-    if isinstance(kind, type) and get_origin(kind) is None:
-        return kind.__name__
-    return repr(kind).removeprefix("typing.")[:80]
+    return kind.__name__ if type(kind) is type else repr(kind).removeprefix("typing.")[:80]
+
+
+_SIMPLE: dict[Any, Form] = {
+    str: Form({"type": "string"}, lambda value: type(value) is str),
+    int: Form({"type": "integer"}, lambda value: type(value) is int, _read_int),
+    float: Form({"type": "number"}, lambda value: type(value) in (int, float), _read_float),
+    bool: Form({"type": "boolean"}, lambda value: type(value) is bool),
+    bytes: Form(
+        {"type": "string", "contentEncoding": "base64"}, lambda value: type(value) in (str, bytes), _read_bytes
+    ),
+    None: Form({"type": "null"}, lambda value: value is None),
+    type(None): Form({"type": "null"}, lambda value: value is None),
+    Any: Form({}, lambda value: True),
+    object: Form({}, lambda value: True),
+    list: Form({"type": "array"}, _is_list),
+    typing.List: Form({"type": "array"}, _is_list),  # noqa: UP006
+    tuple: Form({"type": "array"}, _is_list, tuple),
+    typing.Tuple: Form({"type": "array"}, _is_list, tuple),  # noqa: UP006
+    dict: Form({"type": "object"}, _is_map),
+    typing.Dict: Form({"type": "object"}, _is_map),  # noqa: UP006
+}
+_SIMPLE |= dict.fromkeys(_LISTS, _SIMPLE[list]) | dict.fromkeys(_MAPS, _SIMPLE[dict])

@@ -5,18 +5,20 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
+from types import FunctionType
 from typing import Any, TypeVar, overload
 
 from . import _docs
 from ._answers import Failed, answer
 from ._context import Context
-from ._forms import ArgumentError, Form, FormError, Forms, Reader, hints_of
+from ._forms import ArgumentError, FormError, Forms, Reader
 
 __all__ = ["DeclarationError", "Handler", "Registry"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_NO_DEFAULT = inspect.Parameter.empty
 
 
 class DeclarationError(TypeError):
@@ -29,27 +31,18 @@ class DeclarationError(TypeError):
 
 
 class Handler:
-    """One tool: its declaration as the manifest has it, and how it is called."""
+    """How one tool is called. ``capabilities`` are what it may ask of the host."""
 
-    __slots__ = ("_context", "_function", "_readers", "capabilities", "declaration")
+    __slots__ = ("_context", "_function", "_readers", "capabilities", "name")
 
-    def __init__(
-        self, function: Callable[..., Any], declaration: dict[str, Any], capabilities: tuple[str, ...]
-    ) -> None:
+    def __init__(self, function: Callable[..., Any], name: str, capabilities: tuple[str, ...]) -> None:
+        self.name = name
+        self.capabilities = capabilities
         self._function = function
         self._context: str | None = None
         self._readers: list[tuple[str, Reader]] = []
-        self.declaration = declaration
-        self.capabilities = capabilities
-        if "input_schema" not in declaration:
-            declaration["input_schema"] = self._schema()
 
-    @property
-    def name(self) -> str:
-        found: str = self.declaration["name"]
-        return found
-
-    def __call__(self, arguments: dict[str, Any], context: Mapping[str, Any]) -> Any:
+    def run(self, arguments: dict[str, Any], context: Mapping[str, Any]) -> Any:
         """What the function returns for ``arguments``, which fit the schema; an ``async def`` answers a coroutine."""
         for name, read in self._readers:
             if name in arguments:
@@ -61,31 +54,40 @@ class Handler:
             arguments[self._context] = Context(context)
         return self._function(**arguments)
 
+    def declaration(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """The tool as the manifest has it. Raises :class:`DeclarationError`."""
+        found = {"name": self.name, **options}
+        if "description" not in found:
+            found["description"] = _docs.description(self._function.__doc__)
+        if "input_schema" not in found:
+            found["input_schema"] = self._schema()
+        return found
+
     def _schema(self) -> dict[str, Any]:
         function = self._function
-        try:
-            hints = hints_of(function)
-        except FormError as error:
-            raise DeclarationError(str(error), function=function) from None
         told = _docs.parameters(function.__doc__)
-        forms = Forms()
+        forms = Forms(_namespace(function))
         properties: dict[str, Any] = {}
         required: list[str] = []
-        for parameter in inspect.signature(function).parameters.values():
-            name = parameter.name
-            if name in hints and hints[name] is Context:
-                self._context = name
-                continue
-            form = self._form(parameter, hints, forms)
+        for name, hint, default in _parameters(function):
+            try:
+                hint = forms.evaluated(hint)
+                if hint is Context:
+                    self._context = name
+                    continue
+                form = forms.of(hint)
+            except FormError as error:
+                why = f"the parameter {name!r}: {error}"
+                raise DeclarationError(why, function=function, parameter=name) from None
             properties[name] = schema = dict(form.schema)
             if name in told:
                 schema.setdefault("description", told[name])
             if form.read is not None:
                 self._readers.append((name, form.read))
-            if parameter.default is parameter.empty:
+            if default is _NO_DEFAULT:
                 required.append(name)
-            elif type(parameter.default) in (str, int, float, bool):
-                schema["default"] = parameter.default
+            elif type(default) in (str, int, float, bool):
+                schema["default"] = default
         found = {"type": "object", "properties": properties, "additionalProperties": False}
         if required:
             found["required"] = required
@@ -93,18 +95,47 @@ class Handler:
             found["$defs"] = forms.definitions
         return found
 
-    def _form(self, parameter: inspect.Parameter, hints: Mapping[str, Any], forms: Forms) -> Form:
-        def refused(why: str) -> DeclarationError:
-            return DeclarationError(why, function=self._function, parameter=parameter.name)
 
+def _namespace(function: Any) -> dict[str, Any]:
+    """What names in its annotations mean."""
+    while hasattr(function, "__wrapped__"):
+        function = function.__wrapped__
+    found: dict[str, Any] = getattr(function, "__globals__", {})
+    return found
+
+
+def _parameters(function: Callable[..., Any]) -> list[tuple[str, Any, Any]]:
+    """Name, annotation and default of each. Raises :class:`DeclarationError`."""
+    if (simple := _simple_parameters(function)) is not None:
+        return simple
+    found = []
+    for parameter in inspect.signature(function).parameters.values():
+        name = parameter.name
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-            raise refused(f"a tool's arguments come by name, so {parameter.name!r} cannot be one of them")
-        if parameter.name not in hints:
-            raise refused(f"the parameter {parameter.name!r} needs an annotation: the schema is made from it")
-        try:
-            return forms.of(hints[parameter.name])
-        except FormError as error:
-            raise refused(f"the parameter {parameter.name!r}: {error}") from None
+            why = f"a tool's arguments come by name, so {name!r} cannot be one of them"
+            raise DeclarationError(why, function=function, parameter=name)
+        if parameter.annotation is parameter.empty:
+            why = f"the parameter {name!r} needs an annotation: the schema is made from it"
+            raise DeclarationError(why, function=function, parameter=name)
+        found.append((name, parameter.annotation, parameter.default))
+    return found
+
+
+def _simple_parameters(function: Callable[..., Any]) -> list[tuple[str, Any, Any]] | None:
+    """The same for a function as most are, read from its code; None for any other, and where something is wrong."""
+    if type(function) is not FunctionType or function.__dict__:
+        return None
+    code, annotations = function.__code__, function.__annotations__
+    positional, keyword_only = code.co_argcount, code.co_kwonlyargcount
+    names = code.co_varnames[: positional + keyword_only]
+    odd = code.co_posonlyargcount or code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
+    if odd or not annotations.keys() >= set(names):
+        return None
+    defaults = dict(function.__kwdefaults__ or ())
+    given = function.__defaults__ or ()
+    for number, default in enumerate(given, positional - len(given)):
+        defaults[names[number]] = default
+    return [(name, annotations[name], defaults.get(name, _NO_DEFAULT)) for name in names]
 
 
 class Registry:
@@ -112,6 +143,19 @@ class Registry:
 
     def __init__(self) -> None:
         self.tools: dict[str, Handler] = {}
+        self._options: list[tuple[Handler, dict[str, Any]]] = []
+
+    def clear(self) -> None:
+        """Forgets them all."""
+        self.tools.clear()
+        self._options.clear()
+
+    def declarations(self) -> list[dict[str, Any]]:
+        """All tools as the manifest has them. They are told once: what only they need goes. Raises
+        :class:`DeclarationError`."""
+        found = [handler.declaration(options) for handler, options in self._options]
+        self._options.clear()
+        return found
 
     @overload
     def tool(self, function: Function, /) -> Function: ...
@@ -164,8 +208,8 @@ class Registry:
                 raise DeclarationError(f"{called!r:.80} is no name of a tool: 1 to 64 of A-Z a-z 0-9 _ -, without '__'")
             if called in self.tools:
                 raise DeclarationError(f"two tools are named {called}", function=function)
-            told = description if description is not None else _docs.description(function.__doc__)
             options: dict[str, Any] = {
+                "description": description,
                 "input_schema": input_schema,
                 "output_schema": output_schema,
                 "timeout_ms": timeout_ms,
@@ -175,9 +219,8 @@ class Registry:
                 "metadata": metadata,
                 "examples": [_example(example) for example in examples] or None,
             }
-            declaration: dict[str, Any] = {"name": called, "description": told}
-            declaration |= {option: value for option, value in options.items() if value is not None}
-            self.tools[called] = Handler(function, declaration, tuple(capabilities))
+            self.tools[called] = handler = Handler(function, called, tuple(capabilities))
+            self._options.append((handler, {name: value for name, value in options.items() if value is not None}))
             return function
 
         return declare if function is None else declare(function)
