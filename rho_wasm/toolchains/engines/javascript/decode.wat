@@ -172,7 +172,8 @@
       (if (call $is_exception (local.get $item)) (then (return (local.get $item))))
       ;; Defined, not set: a key "__proto__" is then a key like any other.
       (if (i32.lt_s
-            (call $define_property (global.get $context) (local.get $map) (local.get $key) (local.get $item) (i32.const 7))
+            (call $define_property (global.get $context)
+              (local.get $map) (local.get $key) (local.get $item) (i32.const 7))
             (i32.const 0))
         (then (return (i64.const 0x6_0000_0000))))
       (call $free_atom (global.get $context) (local.get $key))

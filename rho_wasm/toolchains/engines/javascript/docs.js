@@ -1,15 +1,15 @@
 // A function's JSDoc as a tool's description and schemas.
 
+const PARAMETER = new Set(["param", "arg", "argument"]);
 const TAG = /^@(\w+)\s*([^]*)$/;
 
-/** What stands in the comment right before a function of the source: its lines, without stars. Undefined if none does. */
+/** The lines of the comment right before a function of the source, without stars. Undefined if there is none. */
 function commentOf(name, run) {
   const at = loaded.source.indexOf(Function.prototype.toString.call(run));
   if (at < 0) return undefined;
-  const before = loaded.source
-    .slice(0, at)
-    .replace(new RegExp(`(?:export\\s+)?(?:const|let|var)\\s+${name.replace(/\$/g, "\\$&")}\\s*=\\s*$|export\\s+(?:default\\s+)?$`), "")
-    .trimEnd();
+  const named = `(?:export\\s+)?(?:const|let|var)\\s+${name.replace(/\$/g, "\\$&")}\\s*=\\s*$`;
+  const declaring = new RegExp(`${named}|export\\s+(?:default\\s+)?$`);
+  const before = loaded.source.slice(0, at).replace(declaring, "").trimEnd();
   const from = before.lastIndexOf("/**");
   if (!before.endsWith("*/") || from < 0 || before.indexOf("*/", from) !== before.length - 2) return undefined;
   return before
@@ -48,7 +48,7 @@ function typed(words) {
 
 const oneLine = (words) => words.split(/\s+/).filter(Boolean).join(" ").replace(/^-\s*/, "");
 
-/** One `@param`: where it belongs (`args.user.name` is ["args", "user", "name"]), its schema, and whether it may be absent. */
+/** One `@param`: its path (`args.user.name` is ["args", "user", "name"]), its schema, whether it may be absent. */
 function parameter(words) {
   const [type, rest] = typed(words);
   const found = /^(?:\[\s*([\w$.[\]]+?)\s*(?:=\s*([^]*?))?\s*\](?!\s*[.\]])|([\w$.[\]]+))\s*([^]*)$/.exec(rest);
@@ -107,7 +107,7 @@ function members(node) {
 
 /** The schema of the arguments, of all `@param` of a function. */
 function inputOf(name, run, tags) {
-  const given = tags.filter(([tag]) => tag === "param" || tag === "arg" || tag === "argument").map(([, words]) => parameter(words));
+  const given = tags.filter(([tag]) => PARAMETER.has(tag)).map(([, words]) => parameter(words));
   if (given.length === 0) {
     if (run.length === 0) return record({}, []);
     throw new WrongDeclaration(`${name} takes arguments, but its comment has no @param {type} args.NAME description`);
@@ -119,7 +119,10 @@ function inputOf(name, run, tags) {
     if (path.length > 1) place(root, path, node);
     else if (node.schema.type === undefined && Object.keys(node.schema).length === 0) continue;
     else if (node.schema.type === "object") root.schema = node.schema;
-    else throw new WrongDeclaration(`${name} gets all its arguments in one object: write @param {type} args.${first}, and ${name}(args)`);
+    else {
+      const how = `write @param {type} args.${first}, and ${name}(args)`;
+      throw new WrongDeclaration(`${name} gets all its arguments in one object: ${how}`);
+    }
   }
   return filled(root);
 }
@@ -150,6 +153,8 @@ function open(schema) {
 function documented(name, run) {
   const lines = commentOf(name, run);
   const { description, tags } = paragraphs(lines ?? []);
-  if (description === "") throw new WrongDeclaration(`${name} has no description: write /** what it does */ right before it`);
+  if (description === "") {
+    throw new WrongDeclaration(`${name} has no description: write /** what it does */ right before it`);
+  }
   return { name, description, input_schema: inputOf(name, run, tags), output_schema: outputOf(tags) };
 }

@@ -11,7 +11,7 @@
     (global.set $stack_high (local.get $stack_high))
     (global.set $scratch (call $malloc (i32.const 32)))
     (global.set $runtime (call $new_runtime))
-    ;; Built for WASI, the reactor checks the stack against a limit that its API always sets to 0: the field is set here.
+    ;; Built for WASI, the reactor checks the stack against a limit that its API always sets to 0: it is set here.
     (i32.store offset=128 (global.get $runtime) (local.get $stack_limit))
     (call $name_first (call $new_raw_context (global.get $runtime)) (local.get $names) (local.get $names_end))
     (global.set $context (call $new_context (global.get $runtime)))

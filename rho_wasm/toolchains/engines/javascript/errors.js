@@ -7,13 +7,14 @@ function lineOf(number) {
   return split(loaded.source, "\n")[number - 1];
 }
 
-/** Where the frames of a stack are that lie in the author's file: `[{ line, name }]`, innermost first. The engine's columns
- * are those of something near by, so nobody is told them. */
+/** Where the frames of a stack are that lie in the author's file: `[{ line, name }]`, innermost first. The engine's
+ * columns are those of something near by, so nobody is told them. */
 function frames(stack) {
   const found = [];
   for (const frame of split(stack, "\n")) {
     const at = lastIndexOf(frame, `${loaded.file}:`);
-    const place = exec(/[ (]$/, slice(frame, 0, at < 0 ? 0 : at)) === null ? null : exec(/^(\d+)(?::\d+)?\)?$/, slice(frame, at + loaded.file.length + 1));
+    if (at < 0 || exec(/[ (]$/, slice(frame, 0, at)) === null) continue;
+    const place = exec(/^(\d+)(?::\d+)?\)?$/, slice(frame, at + loaded.file.length + 1));
     if (place === null) continue;
     const name = exec(/^\s*at (.*) \($/, slice(frame, 0, at))?.[1] ?? "";
     push(found, { line: +place[1], name });
@@ -68,7 +69,8 @@ function raised(error) {
   }
   const type = textOf(error, "name") ?? "Error";
   const trace = traced(error);
-  return { raised: { type, message: textOf(error, "message") ?? kindOf(error), trace: trace.length ? trace : undefined } };
+  const message = textOf(error, "message") ?? kindOf(error);
+  return { raised: { type, message, trace: trace.length ? trace : undefined } };
 }
 
 /** The answer map for something thrown. */
@@ -80,7 +82,8 @@ function thrown(error) {
 /** Throws what makes `answer` no plain data, with the path to it. */
 function notPlain(answer) {
   const why = fault(answer, "", 0);
-  throw new TypeError(`rho: ${why ?? "the answer holds a Proxy, which is no plain data, or it changed while it was read"}`);
+  const unseen = "the answer holds a Proxy, which is no plain data, or it changed while it was read";
+  throw new TypeError(`rho: ${why ?? unseen}`);
 }
 
 const NAMES = { ok: "the answer", error: "the failure's reason", arguments: "the arguments of the host call" };
@@ -88,9 +91,9 @@ const NAMES = { ok: "the answer", error: "the failure's reason", arguments: "the
 function fault(value, path, depth) {
   const what = path === "" ? "the answer" : path;
   if (depth > 64) return `${slice(what, 0, 80)}... nests deeper than 64 levels, or holds itself`;
-  if (typeof value === "function" || typeof value === "symbol") return `${what} is ${kindOf(value)}, which is no plain data`;
-  if (typeof value !== "object" || value === null) return undefined;
-  if (value instanceof Uint8Array || value instanceof ArrayBuffer || value instanceof Uint8ClampedArray) return undefined;
+  const kind = typeof value;
+  if (kind === "function" || kind === "symbol") return `${what} is ${kindOf(value)}, which is no plain data`;
+  if (kind !== "object" || value === null || isBytes(value)) return undefined;
   if (isArray(value)) {
     for (let place = 0; place < value.length; place++) {
       const found = fault(value[place], `${what}[${place}]`, depth + 1);
@@ -109,6 +112,10 @@ function fault(value, path, depth) {
     if (found !== undefined) return found;
   }
   return undefined;
+}
+
+function isBytes(value) {
+  return value instanceof Uint8Array || value instanceof ArrayBuffer || value instanceof Uint8ClampedArray;
 }
 
 function advice(value) {

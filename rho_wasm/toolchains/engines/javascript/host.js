@@ -1,6 +1,6 @@
 // What a tool may ask of its host: capabilities, and lines in the call's log.
 
-/** The host said no, or could not. `kind` is denied, undeclared, invalid_arguments, quota, unavailable or another word. */
+/** The host said no, or could not. `kind` is denied, undeclared, invalid_arguments, quota, unavailable or the like. */
 export class HostError extends Error {
   constructor(kind, message) {
     super(message);

@@ -15,7 +15,9 @@ const KEYS = {
 
 /** Declares a tool with schemas of its own: `export const f = tool({ description, input }, (args, ctx) => ...)`. */
 export function tool(declaration, run) {
-  if (typeof run !== "function") throw new TypeError(`rho: tool(declaration, function): the function is ${kindOf(run)}`);
+  if (typeof run !== "function") {
+    throw new TypeError(`rho: tool(declaration, function): the function is ${kindOf(run)}`);
+  }
   options(declaration, KEYS, "tool");
   if (typeof declaration?.description !== "string" || declaration.description.trim() === "") {
     throw new TypeError("rho: tool({ description, input }, function) needs a description");
@@ -54,12 +56,16 @@ function toolsOf(exports) {
     if (name === "capabilities" && Array.isArray(found)) {
       capabilities = found;
     } else if (typeof found === "function") {
-      if (name === "default") throw new WrongDeclaration("export default has no name to call it by: write export function NAME(args)");
+      if (name === "default") {
+        throw new WrongDeclaration("export default has no name to call it by: write export function NAME(args)");
+      }
       declaredTools.push(placed(name, found));
       tools[name] = found;
     }
   }
-  if (declaredTools.length === 0) throw new WrongDeclaration(`the file exports no function, so it has no tool: ${HELP}`);
+  if (declaredTools.length === 0) {
+    throw new WrongDeclaration(`the file exports no function, so it has no tool: ${HELP}`);
+  }
   return { tools: declaredTools, capabilities };
 }
 
@@ -85,8 +91,14 @@ function load({ source, file }) {
 const HINTS = [
   [/could not load module/i, 'a tool imports nothing but "rho"; what it needs beside that is in its own file'],
   [/could not find export/i, () => `"rho" exports ${EXPORTS.join(", ")}`],
-  [/'?(require|module|exports)'? is not defined/, 'write ES modules: import { Ok } from "rho"; export function NAME(args) { ... }'],
-  [/'?(setTimeout|setInterval|fetch|process|Buffer|window|document)'? is not defined/, "tools have the language itself, and what \"rho\" exports"],
+  [
+    /(require|module|exports) is not defined/,
+    'write ES modules: import { Ok } from "rho"; export function NAME(args) { ... }',
+  ],
+  [
+    /(setTimeout|setInterval|fetch|process|Buffer|window|document) is not defined/,
+    'tools have the language itself, and what "rho" exports',
+  ],
 ];
 const EXPORTS = ["AskUser", "Failed", "Halt", "HostError", "Image", "Ok", "host", "log", "progress", "tool"];
 

@@ -37,7 +37,8 @@ Math.random = random;
   const { exec } = RegExp.prototype;
   const slowly = uncurry(RegExp.prototype[Symbol.split]);
   const sourceOf = uncurry(Object.getOwnPropertyDescriptor(RegExp.prototype, "source").get);
-  const isRegExp = (value) => prototypeOf(value) === RegExp.prototype && value.exec === exec && value.constructor === RegExp;
+  const isRegExp = (value) =>
+    prototypeOf(value) === RegExp.prototype && value.exec === exec && value.constructor === RegExp;
   const mended = {
     [Symbol.split](string, limit) {
       if (limit === undefined && typeof string === "string" && isRegExp(this) && sourceOf(this) === "\\s+") {

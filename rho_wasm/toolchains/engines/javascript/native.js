@@ -1,5 +1,5 @@
-// The first part of module "rho": the functions that the engine's glue (entries.wat) gave, and what of the language this
-// module uses while a tool runs. A tool may replace any of it for itself; what is kept here stays as it was at boot.
+// The first part of module "rho": the functions that the engine's glue (natives.wat) gave, and what of the language
+// this module uses while a tool runs. A tool may replace any of it for itself; what is kept here stays as it was.
 
 const [keep, logText, ask, evaluate, namespace, runJobs, promiseState, promiseResult, random, wordsOf, lower, upper] =
   globalThis["rho:native"];

@@ -6,7 +6,9 @@ const tools = { __proto__: null };
 /** The answer map of one request, or a promise of it. Nothing is thrown but what the engine itself throws. */
 function call(request) {
   const run = tools[request.tool];
-  if (run === undefined) return { raised: { type: "ReferenceError", message: `rho: there is no tool ${json(request.tool)} here` } };
+  if (run === undefined) {
+    return { raised: { type: "ReferenceError", message: `rho: there is no tool ${json(request.tool)} here` } };
+  }
   try {
     const result = run(request.arguments, request.context);
     if (typeof result === "object" && result !== null && typeof result.then === "function") return settled(result);

@@ -20,7 +20,11 @@ const SIMPLE = {
   unknown: {},
   "*": {},
 };
-const TOKEN = /\s*(?:("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|(-?\d+(?:\.\d+)?)|([A-Za-z_$][\w$.]*)|(\[\]|=>|[{}<>()[\]|,:;?!*=]))/y;
+const KNOWN =
+  "string, number, integer, boolean, null, object, any, T[], Array<T>, Record<string, T>, {a: T, b?: T}, 'a' | 'b'";
+/** A text, a number, a name, a sign. */
+const TOKEN =
+  /\s*(?:("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|(-?\d+(?:\.\d+)?)|([A-Za-z_$][\w$.]*)|(\[\]|[{}<>()[\]|,:;?!*=]))/y;
 
 class TypeReader {
   constructor(source) {
@@ -31,7 +35,9 @@ class TypeReader {
     while (TOKEN.lastIndex < whole.length) {
       const from = TOKEN.lastIndex;
       const found = TOKEN.exec(whole);
-      if (found === null) throw new WrongDeclaration(`the type {${source}} cannot be read at ${json(whole.slice(from, from + 12))}`);
+      if (found === null) {
+        throw new WrongDeclaration(`the type {${source}} cannot be read at ${json(whole.slice(from, from + 12))}`);
+      }
       const [, quoted, number, name, sign] = found;
       this.tokens.push({ quoted, number, name, sign });
     }
@@ -118,8 +124,7 @@ class TypeReader {
     }
     if ((lower === "promise" || lower === "readonly") && inside.length === 1) return inside[0];
     if (inside.length === 0 && hasOwn(SIMPLE, lower)) return { ...SIMPLE[lower] };
-    const known = "string, number, integer, boolean, null, object, any, T[], Array<T>, Record<string, T>, {a: T, b?: T}, 'a' | 'b'";
-    throw new WrongDeclaration(`the type ${name} is not known; a type is one of ${known}`);
+    throw new WrongDeclaration(`the type ${name} is not known; a type is one of ${KNOWN}`);
   }
 
   arguments() {
