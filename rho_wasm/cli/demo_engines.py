@@ -20,7 +20,8 @@ from rho_wasm.host import Host
 from rho_wasm.limits import HostLimits, Limits
 from rho_wasm.resources import fixture
 from rho_wasm.results import ToolResult
-from rho_wasm.toolchains import ImageBuilder
+from rho_wasm.toolchains import EngineShelf, ImageBuilder
+from rho_wasm.toolchains.engines.spec import engine_for
 from rho_wasm.untrusted import inert
 
 __all__ = ["engines_as_told", "play_engines"]
@@ -87,11 +88,13 @@ async def play_engines(screen: Screen, store: Path, text: str, file_name: str) -
     async with Host.open(store, limits=limits, on_event=screen.on_event) as host:
         reports: dict[str, ToolResult] = {}
         for language in there:
-            with engine_progress(screen.output, f"making {language.engine}, once") as tell:
-                async with ImageBuilder(sandbox=host.sandbox, progress=tell) as builder:
-                    await _make_engine(screen, builder, language)
-                    screen.facts[language.name] = await _play(screen, host, builder, language, text, file_name)
-                    reports[language.title] = await _report(screen, host, builder, language)
+            screen.title(
+                f"A model writes {language.title}. Its source is loaded inside the sandbox, by {language.engine}."
+            )
+            await _make_engine(screen, language)
+            async with ImageBuilder(sandbox=host.sandbox) as builder:
+                screen.facts[language.name] = await _play(screen, host, builder, language, text, file_name)
+                reports[language.title] = await _report(screen, host, builder, language)
         screen.facts["reports"] = {name: result.as_json() for name, result in reports.items()}
         if len(reports) > 1:
             first, *others = reports.values()
@@ -129,12 +132,12 @@ def _is_there(screen: Screen, language: _Language) -> bool:
     return False
 
 
-async def _make_engine(screen: Screen, builder: ImageBuilder, language: _Language) -> None:
-    screen.title(f"A model writes {language.title}. Its source is loaded inside the sandbox, by {language.engine}.")
-    began = time.monotonic()
-    await builder.engine(language.name)
-    if (seconds := time.monotonic() - began) > 1:
-        screen.say(f"{language.engine} was made from its package in {seconds:.0f} s, and is kept for all tools")
+async def _make_engine(screen: Screen, language: _Language) -> None:
+    spec, shelf = engine_for(language.name), EngineShelf.default()
+    if shelf.find_made(spec) is None:
+        screen.say(f"{language.engine} is made of its package, once: that takes up to a minute", style="yellow")
+        with engine_progress(screen.output, f"making {language.engine}") as tell:
+            await shelf.install(spec, progress=tell)
 
 
 async def _play(
