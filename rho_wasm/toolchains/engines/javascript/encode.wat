@@ -5,7 +5,8 @@
     (local $wanted i32)
     (if (i32.le_u (local.get $more) (i32.sub (global.get $room) (global.get $used))) (then (return)))
     (local.set $wanted (i32.add (global.get $used) (local.get $more)))
-    (if (i32.lt_u (local.get $wanted) (local.get $more)) (then (unreachable)))
+    ;; Both below 2^29, so that nothing here wraps round; no host takes so long an answer.
+    (if (i32.gt_u (i32.or (global.get $used) (local.get $more)) (i32.const 0x1fff_ffff)) (then (unreachable)))
     (local.set $wanted (i32.add (local.get $wanted) (select (local.get $wanted) (i32.const 512)
       (i32.gt_u (local.get $wanted) (i32.const 512)))))
     (global.set $out (call $realloc (global.get $out) (local.get $wanted)))
@@ -166,10 +167,14 @@
     (local $class i32)
     (local $bytes i32)
     (local.set $class (call $get_class_id (local.get $value)))
+    ;; JS_CLASS_OBJECT, JS_CLASS_ARRAY
     (if (i32.eq (local.get $class) (i32.const 1))
       (then (return (call $encode_map (local.get $value) (local.get $depth)))))
     (if (i32.eq (local.get $class) (i32.const 2))
       (then (return (call $encode_array (local.get $value) (local.get $depth)))))
+    ;; What was detached has no bytes, whatever stood here.
+    (i32.store (global.get $scratch) (i32.const 0))
+    ;; JS_TYPED_ARRAY_UINT8C, JS_TYPED_ARRAY_UINT8
     (local.set $class (call $get_typed_array_type (local.get $value)))
     (if (i32.or (i32.eqz (local.get $class)) (i32.eq (local.get $class) (i32.const 2)))
       (then
