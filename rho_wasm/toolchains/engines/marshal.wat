@@ -233,7 +233,6 @@
   (func $digits (param $at i32) (param $size i32) (param $negative i32) (result i64 i32)
     (local $number i64) (local $top i64) (local $place i32)
     (block $bad
-      (br_if $bad (i32.gt_u (local.get $size) (i32.const 5)))
       (loop $next
         (if (i32.lt_u (local.get $place) (local.get $size))
           (then
@@ -279,6 +278,7 @@
         (return (local.get $in) (i32.add (local.get $out) (i32.const 1))))
       (if (i32.eq (local.get $letter) (i32.const 0x67)) ;; "g"
         (then
+          (br_if $bad (i32.gt_u (i32.const 8) (i32.sub (local.get $end) (local.get $in))))
           (local.set $number (i64.load (local.get $in)))
           (i32.store8 (local.get $out) (i32.const 0xfb))
           (call $store_big_endian (i32.add (local.get $out) (i32.const 1)) (local.get $number))
@@ -320,6 +320,7 @@
             (i32.add (local.get $in) (i32.const 1))
             (i32.add (local.get $out) (local.get $size)))))
       ;; All others have a number of 32 bits.
+      (br_if $bad (i32.gt_u (i32.const 4) (i32.sub (local.get $end) (local.get $in))))
       (local.set $size (i32.load (local.get $in)))
       (local.set $in (i32.add (local.get $in) (i32.const 4)))
       (if (i32.eq (local.get $letter) (i32.const 0x69)) ;; "i"
@@ -333,6 +334,7 @@
                 (i32.xor (local.get $size) (i32.shr_s (local.get $size) (i32.const 31))))))))
       (if (i32.eq (local.get $letter) (i32.const 0x75)) ;; "u"
         (then
+          (br_if $bad (i32.gt_u (local.get $size) (i32.sub (local.get $end) (local.get $in))))
           (local.set $head (i32.add (local.get $in) (local.get $size)))
           (br_if $bad (call $has_surrogate (local.get $in) (local.get $head)))
           (local.set $out
@@ -359,6 +361,9 @@
       (br_if $bad (i32.ne (local.get $letter) (i32.const 0x6c))) ;; "l"
       (local.set $letter (i32.lt_s (local.get $size) (i32.const 0)))
       (if (local.get $letter) (then (local.set $size (i32.sub (i32.const 0) (local.get $size)))))
+      (br_if $bad (i32.gt_u (local.get $size) (i32.const 5)))
+      (br_if $bad
+        (i32.gt_u (i32.shl (local.get $size) (i32.const 1)) (i32.sub (local.get $end) (local.get $in))))
       (call $digits (local.get $in) (local.get $size) (local.get $letter))
       (br_if $bad)
       (local.set $number)

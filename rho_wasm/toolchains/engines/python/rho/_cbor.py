@@ -147,7 +147,7 @@ def _put_map(out: list[bytes], items: dict[Any, Any], depth: int) -> None:
         raise _too_deep(items)
     size = len(items)
     if size and set(map(type, items)) != _ONLY_TEXT:
-        items = {_key(key): item for key, item in items.items()}
+        items = _with_text_keys(items)
         size = len(items)
     out.append(_MAPS[size] if size < 256 else _head(_MAP, size))
     try:
@@ -176,12 +176,14 @@ def _integer(value: int) -> bytes:
     return _head(_UNSIGNED, value) if value >= 0 else _head(_NEGATIVE, -1 - value)
 
 
-def _key(key: Any) -> str:
-    if isinstance(key, enum.Enum):
-        key = key.value
-    if not isinstance(key, str):
-        raise NotPlain(f"a map's keys are text, not {type(key).__name__}: {key!r:.40}", key)
-    return str.__str__(key)
+def _with_text_keys(items: dict[Any, Any]) -> dict[Any, Any]:
+    found = {}
+    for key, item in items.items():
+        text = key.value if isinstance(key, enum.Enum) else key
+        if not isinstance(text, str):
+            raise NotPlain(f"a map's keys are text, not {type(text).__name__}: {text!r:.40}", items)
+        found[str.__str__(text)] = item
+    return found
 
 
 def _plainer(value: Any) -> Any:
