@@ -221,12 +221,20 @@ class Forms:
         return schema, build, frozenset(required)
 
     def _typed_dict(self, kind: type) -> tuple[dict[str, Any], Reader | None, frozenset[str]]:
-        forms = {name: self._field(kind, name, hint) for name, hint in _hints(kind).items()}
+        hints = _hints(kind)
+        forms = {name: self._field(kind, name, hint) for name, hint in hints.items()}
         schema = _object(forms)
-        required: frozenset[str] = kind.__required_keys__  # type: ignore[attr-defined]
+        # What a key is marked as counts: where annotations are text, the class itself has not seen it.
+        marks = {name: getattr(hint, "__origin__", None) for name, hint in hints.items()}
+        usual: frozenset[str] = kind.__required_keys__  # type: ignore[attr-defined]
+        required = [
+            name
+            for name, mark in marks.items()
+            if mark is typing.Required or (name in usual and mark is not typing.NotRequired)
+        ]
         if required:
-            schema["required"] = [name for name in forms if name in required]
-        return schema, _fields_reader(forms), required
+            schema["required"] = required
+        return schema, _fields_reader(forms), frozenset(required)
 
     def _field(self, kind: type, name: str, hint: Any) -> Form:
         if getattr(hint, "__origin__", None) in (typing.Required, typing.NotRequired):
