@@ -1,5 +1,7 @@
 """What a host and its worker processes say to each other: frames of plain CBOR behind their length (4 bytes).
 
+A call and a plain answer, which most of them are, are no maps of CBOR: a few numbers stand before the guest's bytes.
+
 A worker is believed no more than a guest is: one that broke out of WebAssembly would speak from there. So whatever it
 says is bounded before it is decoded, of exact shapes, and every text in it is made inert again.
 """
@@ -9,7 +11,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from rho_wasm import plain
 from rho_wasm.errors import PlainError
@@ -21,18 +23,28 @@ from rho_wasm.untrusted import inert
 
 __all__ = [
     "HEAD",
+    "CallAsked",
     "Ended",
     "HostCall",
     "Strange",
     "framed",
+    "framed_answer",
+    "framed_call",
     "heard",
+    "is_answer",
     "largest_of_worker",
+    "read_answer",
+    "read_call",
     "read_ended",
     "read_host_call",
 ]
 
 HEAD: Final = struct.Struct(">I")
 """The length of the frame that follows, in bytes."""
+_CALL: Final = struct.Struct(">BQ64sd?")
+_ANSWERED: Final = struct.Struct(">BQQdd?")
+_IS_CALL, _IS_ANSWER = 1, 2
+"""Their first bytes. No map of CBOR begins so."""
 
 _SLACK_BYTES = 256 * 1024
 """Of a frame beside answer, request and log: texts of an error, a backtrace, the heads of 4,096 lines."""
@@ -60,6 +72,10 @@ _REASONS = frozenset(
     }
 )
 """What a guest's call may end in, there."""
+
+
+_OF_ANOTHER = "it spoke of another call than it was given"
+_TOO_LARGE = "its answer is over the limits"
 
 
 class Strange(Exception):
@@ -113,6 +129,61 @@ class HostCall:
     arguments: dict[str, Any]
 
 
+class CallAsked(NamedTuple):
+    """A host asks a worker for a call of ``module`` (its hash in hex), which was loaded before."""
+
+    number: int
+    module: str
+    deadline_ms: float
+    granted: bool
+    """Whether the guest may ask the host for capabilities."""
+    request: bytes
+
+
+def framed_call(asked: CallAsked) -> bytes:
+    """The frame of a call."""
+    number, module, deadline_ms, granted, request = asked
+    head = _CALL.pack(_IS_CALL, number, module.encode(), deadline_ms, granted)
+    return HEAD.pack(len(head) + len(request)) + head + request
+
+
+def read_call(body: bytes) -> CallAsked | None:
+    """A call, where a host's frame is one."""
+    if body[0] != _IS_CALL:
+        return None
+    _, number, module, deadline_ms, granted = _CALL.unpack_from(body)
+    return CallAsked(number, module.decode(), deadline_ms, granted, body[_CALL.size :])
+
+
+def framed_answer(ended: Ended, number: int) -> bytes | None:
+    """The frame of an answer. None where there is more to say (:meth:`Ended.as_message`): a failure, a log."""
+    if ended.failed is not None or ended.log is not NOTHING_LOGGED:
+        return None
+    head = _ANSWERED.pack(_IS_ANSWER, number, ended.fuel_used, ended.guest_ms, ended.guest_cpu_ms, ended.memory_refused)
+    return HEAD.pack(len(head) + len(ended.answer)) + head + ended.answer
+
+
+def is_answer(body: bytes) -> bool:
+    """Whether a worker's frame is an answer."""
+    return len(body) >= _ANSWERED.size and body[0] == _IS_ANSWER
+
+
+def read_answer(body: bytes, *, number: int, limits: Limits, passed_ms: float) -> Ended:
+    """How call ``number`` ended, from a frame that is an answer. Raises :class:`Strange` as :func:`read_ended`."""
+    _, of, fuel, guest_ms, guest_cpu_ms, refused = _ANSWERED.unpack_from(body)
+    if of != number:
+        raise Strange(_OF_ANOTHER)
+    if len(body) - _ANSWERED.size > limits.answer_bytes + limits.images_bytes:
+        raise Strange(_TOO_LARGE)
+    return Ended(
+        answer=body[_ANSWERED.size :],
+        fuel_used=min(fuel, limits.fuel),
+        guest_ms=_within(guest_ms, passed_ms),
+        guest_cpu_ms=_within(guest_cpu_ms, passed_ms),
+        memory_refused=refused,
+    )
+
+
 def framed(message: Mapping[str, Any], *, max_bytes: int) -> bytes:
     """The frame of ``message``. Raises :class:`PlainError` where that is over ``max_bytes``."""
     body = plain.encode(message, max_bytes=max_bytes, max_items=_ITEMS)
@@ -160,7 +231,7 @@ def read_ended(message: dict[str, Any], *, number: int, limits: Limits, passed_m
     _exact(message, keys | {"log", "dropped"} if "log" in message else keys, number, message.get("ended"))
     answer = b"" if outcome == "failed" else _typed(message, "answer", bytes)
     if len(answer) > limits.answer_bytes + limits.images_bytes:
-        raise Strange("its answer is over the limits")
+        raise Strange(_TOO_LARGE)
     return Ended(
         answer=answer,
         failed=_failed(_typed(message, "failed", dict), limits) if outcome == "failed" else None,
@@ -217,7 +288,7 @@ def _exact(message: dict[str, Any], keys: set[str], number: int, of: object) -> 
     if message.keys() != keys:
         raise Strange("it sent a message of a kind that there is not")
     if type(of) is not int or of != number:
-        raise Strange("it spoke of another call than it was given")
+        raise Strange(_OF_ANOTHER)
 
 
 def _typed(message: dict[str, Any], key: str, kind: type) -> Any:

@@ -25,7 +25,7 @@ from rho_wasm.limits import HostLimits, Limits
 from rho_wasm.sandbox import confine
 from rho_wasm.sandbox.admission_image import admit_image
 from rho_wasm.sandbox.faults import CallFailed
-from rho_wasm.sandbox.frames import HEAD, Ended, framed, largest_of_worker
+from rho_wasm.sandbox.frames import HEAD, CallAsked, Ended, framed, framed_answer, largest_of_worker, read_call
 from rho_wasm.sandbox.guest_call import GuestCall
 from rho_wasm.sandbox.loading import LoadCall, LoadedEngine
 from rho_wasm.sandbox.module import Linked
@@ -66,15 +66,21 @@ class _Line:
         self._socket = connection
 
     def say(self, message: Mapping[str, Any], *, max_bytes: int = 4_096) -> None:
+        self.say_framed(framed(message, max_bytes=max_bytes))
+
+    def say_framed(self, frame: bytes) -> None:
         try:
-            self._socket.sendall(framed(message, max_bytes=max_bytes))
+            self._socket.sendall(frame)
         except OSError:
             _leave()
 
-    def hear(self) -> dict[str, Any]:
+    def hear(self) -> bytes:
+        """The next frame."""
         (length,) = HEAD.unpack(self._read(HEAD.size))
-        message: dict[str, Any] = plain.decode(self._read(length), max_bytes=length)
-        return message
+        return self._read(length)
+
+    def hear_message(self) -> dict[str, Any]:
+        return _message(self.hear())
 
     def spoken_to(self) -> bool:
         """Whether the host has said something that waits."""
@@ -99,16 +105,17 @@ class _Line:
         return SealedFile(descriptors[0])
 
     def _read(self, length: int) -> bytes:
-        data = bytearray()
+        data = b""
         while len(data) < length:
             try:
-                piece = self._socket.recv(length - len(data))
+                # No more than that: behind it may be a file.
+                piece = self._socket.recv(length - len(data), socket.MSG_WAITALL)
             except OSError:
                 _leave()
             if not piece:
                 _leave()
             data += piece
-        return bytes(data)
+        return data
 
 
 class _LookedAfter(GuestCall):
@@ -154,7 +161,11 @@ class _Worker:
 
     def serve(self) -> NoReturn:
         while True:
-            message = self._line.hear()
+            body = self._line.hear()
+            if (asked := read_call(body)) is not None:
+                self._call(asked)
+                continue
+            message = _message(body)
             if "over" in message:
                 self._modules[message["load"]] = self._over(self._engines[message["over"]], message)
             elif "load" in message:
@@ -166,8 +177,8 @@ class _Worker:
                 self._add_engine(message["engine"])
             elif "drop" in message:
                 self._modules.pop(message["drop"]).close()
-            elif "call" in message:
-                self._call(message)
+            elif "limits" in message:
+                self._limits = Limits(**message["limits"])
             # What is left is a cancellation that came after its call had ended.
 
     def _for_interpreters(self) -> Runtime:
@@ -187,10 +198,8 @@ class _Worker:
         image = admit_image(message["image"], limits=self._host_limits).image
         return _Module(engine.linked.over(image), b"", frozenset(message["declared"]))
 
-    def _call(self, message: dict[str, Any]) -> None:
-        if "limits" in message:
-            self._limits = Limits(**message["limits"])
-        module, limits, number = self._modules[message["module"]], self._limits, message["call"]
+    def _call(self, asked: CallAsked) -> None:
+        module, limits, number = self._modules[asked.module], self._limits, asked.number
 
         def capabilities(capability: str, arguments: Mapping[str, Any]) -> Any:
             return self._ask(number, capability, arguments, limits)
@@ -203,10 +212,10 @@ class _Worker:
             state = CallState(
                 limits=limits,
                 declared=module.declared,
-                capabilities=capabilities if message["granted"] else None,
+                capabilities=capabilities if asked.granted else None,
                 names=module.names,
             )
-            call = _LookedAfter(module.linked.owner, module.linked, state, deadline_ms=message["deadline_ms"])
+            call = _LookedAfter(module.linked.owner, module.linked, state, deadline_ms=asked.deadline_ms)
             call.line = self._line
             return call
 
@@ -215,12 +224,12 @@ class _Worker:
         began = time.monotonic()
         try:
             try:
-                answer = self._run(call, message["request"])
+                answer = self._run(call, asked.request)
             except Elsewhere:
                 # Nobody sees that it begins again: it had no effect outside of itself.
                 before_ms = call.guest_cpu_ms
                 call = new_call()
-                answer = call.run(message["request"])
+                answer = call.run(asked.request)
         except CallFailed as failure:
             failed = failure
         except Exception as error:
@@ -235,7 +244,8 @@ class _Worker:
             memory_refused=call.memory_refused,
             log=call.log,
         )
-        self._line.say(ended.as_message(number), max_bytes=largest_of_worker(limits))
+        frame = framed_answer(ended, number)
+        self._line.say_framed(frame or framed(ended.as_message(number), max_bytes=largest_of_worker(limits)))
 
     def _run(self, call: GuestCall, request: bytes) -> bytes:
         if isinstance(call, _Loading):
@@ -253,7 +263,7 @@ class _Worker:
             {"call": number, "capability": capability, "arguments": plain.encode(arguments, **bounds)},
             max_bytes=largest_of_worker(limits),
         )
-        reply = self._line.hear()
+        reply = self._line.hear_message()
         if "ok" in reply:
             return plain.decode(reply["ok"], **bounds)["ok"]
         if "denied" in reply:
@@ -261,6 +271,11 @@ class _Worker:
         if "fault" in reply:
             raise GuestTrap("capability_fault", reply["fault"])
         raise GuestTrap("cancelled", "the call was cancelled")
+
+
+def _message(body: bytes) -> dict[str, Any]:
+    message: dict[str, Any] = plain.decode(body, max_bytes=len(body))
+    return message
 
 
 def _leave() -> NoReturn:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -17,11 +18,21 @@ from rho_wasm.host_threads import HostThreads, NoThread
 from rho_wasm.limits import Limits
 from rho_wasm.results import HandlerResult
 from rho_wasm.sandbox.crossing import as_tool_error, encode, encode_at_once, read_at_once
-from rho_wasm.sandbox.frames import Ended, HostCall, Strange, heard, largest_of_worker, read_ended, read_host_call
+from rho_wasm.sandbox.frames import (
+    Ended,
+    HostCall,
+    Strange,
+    heard,
+    is_answer,
+    largest_of_worker,
+    read_answer,
+    read_ended,
+    read_host_call,
+)
 from rho_wasm.sandbox.module import Loadable
 from rho_wasm.sandbox.slots import Overloaded
 from rho_wasm.sandbox.state import Capabilities
-from rho_wasm.sandbox.worker_process import Gone, Overdue, WorkerProcess, signal_name
+from rho_wasm.sandbox.worker_process import Gone, WorkerProcess, signal_name
 from rho_wasm.sandbox.workers import WorkerPool
 
 __all__ = ["WorkerCall"]
@@ -30,12 +41,10 @@ _T = TypeVar("_T")
 
 _GRACE_S = 1.0
 """How much longer than its guest a worker may take to say how that ended. Then it is killed."""
-_LOST = (Gone, Strange, Overdue)
+_LOST = (Gone, Strange)
 _BYTES_AT_ONCE = 128 * 1024
-_LOG_AT_ONCE = 2_048
-"""Of what a worker says, and of the log in it, that is read on the event loop's thread."""
-_LAST_LOOK_S = 0.25
-"""This process may have been asleep while the answer came."""
+_SAID_AT_ONCE = 4 * 1024
+"""Of an answer, and of anything else that a worker says (a log is long to read), on the event loop's thread."""
 
 
 class WorkerCall:
@@ -131,7 +140,8 @@ class WorkerCall:
                 keep = True
                 return ended
             except _LOST as lost:
-                if isinstance(lost, Gone) and lost.unread and not self._host_calls and not self._pool.closed:
+                unread = isinstance(lost, Gone) and lost.unread and not worker.overdue
+                if unread and not self._host_calls and not self._pool.closed:
                     await self._pool.failed(worker)
                     return None
                 raise await self._lost(worker, lost) from None
@@ -151,13 +161,12 @@ class WorkerCall:
         until = self._began + self._deadline_ms / 1000 + _GRACE_S
         limits, capabilities = self._limits, self._capabilities
         while True:
-            message = await self._heard(worker, until)
-            if "capability" not in message:
-                ended = await self._read(message, number)
-                if ended.failed is not None and ended.failed.reason == "cancelled":
+            said = await self._heard(worker, number, until)
+            if isinstance(said, Ended):
+                if said.failed is not None and said.failed.reason == "cancelled":
                     raise Strange("it gave up a call that nobody cancelled")
-                return ended
-            asked = read_host_call(message, number=number, limits=limits, declared=self._module.declared)
+                return said
+            asked = read_host_call(said, number=number, limits=limits, declared=self._module.declared)
             self._host_calls += 1
             if capabilities is None or self._host_calls > limits.host_calls:
                 raise Strange("it asked for more than its limits allow")
@@ -170,28 +179,22 @@ class WorkerCall:
         worker.put({"cancel": number})
         until = time.monotonic() + _GRACE_S
         while True:
-            message = await self._heard(worker, until)
-            if "ended" in message:
-                return await self._read(message, number)
+            said = await self._heard(worker, number, until)
+            if isinstance(said, Ended):
+                return said
 
-    async def _heard(self, worker: WorkerProcess, until: float) -> dict[str, Any]:
-        for seconds in (until - time.monotonic(), _LAST_LOOK_S):
-            body = None
-            with anyio.move_on_after(seconds):
-                await worker.flush()
-                body = await worker.hear(largest_of_worker(self._limits))
-            if body is not None:
-                return heard(body) if len(body) <= _BYTES_AT_ONCE else await self._shielded(partial(heard, body))
-        raise Overdue
-
-    async def _read(self, message: dict[str, Any], number: int) -> Ended:
+    async def _heard(self, worker: WorkerProcess, number: int, until: float) -> Ended | dict[str, Any]:
+        """How the call ended, or what else the worker says. If it says nothing until then it is killed."""
+        worker.until = until
+        try:
+            await worker.flush()
+            body = await worker.hear(largest_of_worker(self._limits))
+        finally:
+            worker.until = math.inf
         passed_ms = (time.monotonic() - self._began) * 1000
-
-        def read() -> Ended:
-            return read_ended(message, number=number, limits=self._limits, passed_ms=passed_ms)
-
-        log = message.get("log")
-        return read() if type(log) is not bytes or len(log) <= _LOG_AT_ONCE else await self._shielded(read)
+        read = partial(_read, body, number=number, limits=self._limits, passed_ms=passed_ms)
+        at_once = _BYTES_AT_ONCE if is_answer(body) else _SAID_AT_ONCE
+        return read() if len(body) <= at_once else await self._shielded(read)
 
     async def _shielded(self, function: Callable[[], _T]) -> _T:
         """In a thread, and to its end: what a worker has said is said once."""
@@ -242,13 +245,14 @@ class WorkerCall:
     async def _lost(self, worker: WorkerProcess, lost: Exception) -> ToolError:
         """What the call became whose worker died, or had to."""
         self.used = Ended(guest_ms=(time.monotonic() - self._began) * 1000)
+        overdue = worker.overdue
         if not isinstance(lost, Gone):
             worker.kill()
         worker.close()
         code = await self._pool.bury(worker)
         if self._pool.closed:
             return ToolError("cancelled", tool=self._tool, detail="the call was cancelled")
-        if isinstance(lost, Overdue):
+        if overdue:
             return ToolError(
                 "deadline",
                 tool=self._tool,
@@ -265,3 +269,12 @@ class WorkerCall:
 
     def _no_thread(self) -> Overloaded:
         return Overloaded("no thread could be started", limit="workers", value=self._pool.count)
+
+
+def _read(body: bytes, *, number: int, limits: Limits, passed_ms: float) -> Ended | dict[str, Any]:
+    if is_answer(body):
+        return read_answer(body, number=number, limits=limits, passed_ms=passed_ms)
+    message = heard(body)
+    if "capability" in message:
+        return message
+    return read_ended(message, number=number, limits=limits, passed_ms=passed_ms)

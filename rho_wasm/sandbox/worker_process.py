@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import socket
@@ -18,16 +19,18 @@ import anyio
 import anyio.to_thread
 
 from rho_wasm.limits import HostLimits, Limits
-from rho_wasm.sandbox.frames import HEAD, Strange, framed
+from rho_wasm.sandbox.frames import HEAD, CallAsked, Strange, framed, framed_call
 from rho_wasm.sandbox.images import Image
 from rho_wasm.sandbox.module import Linked, Loadable
 from rho_wasm.sandbox.sealed import SealedFile
 from rho_wasm.sandbox.ticker import TickerKind
 from rho_wasm.sandbox.ways import Way
 
-__all__ = ["PROGRAM", "Gone", "Job", "Overdue", "WorkerProcess", "signal_name"]
+__all__ = ["PROGRAM", "Gone", "Job", "WorkerProcess", "signal_name"]
 
-_CHUNK = 256 * 1024
+_CHUNK = 64 * 1024
+_MORE_S = 0.25
+"""How much later a worker is looked at again that has said something: this process may have been asleep meanwhile."""
 _NATIVE_BYTES = 256 * 1024 * 1024
 """Of native code that one worker keeps. The least recently called modules are let go."""
 _FRAME_BYTES = 2**31 - 1
@@ -50,10 +53,6 @@ class Gone(Exception):
     def __init__(self, *, unread: bool = False) -> None:
         super().__init__(unread)
         self.unread = unread
-
-
-class Overdue(Exception):
-    """The worker did not answer in time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +114,10 @@ class WorkerProcess:
         """Files that go over behind so many bytes of all that is sent, each beside one byte more."""
         self._sent = 0
         self._ready = False
+        self.until = math.inf
+        """When it is killed if it said nothing meanwhile, by the monotonic clock."""
+        self.overdue = False
+        """It was."""
 
     @property
     def gone(self) -> bool:
@@ -173,17 +176,10 @@ class WorkerProcess:
     def put_call(self, module: Loadable, request: bytes, *, limits: Limits, deadline_ms: float, granted: bool) -> int:
         """Puts one call of a loaded module. Answers the call's number."""
         self._number += 1
-        message: dict[str, Any] = {
-            "call": self._number,
-            "module": module.sha256,
-            "request": request,
-            "deadline_ms": float(deadline_ms),
-            "granted": granted,
-        }
         if limits is not self._limits and limits != self._limits:
-            message["limits"] = limits.model_dump()
+            self.put({"limits": limits.model_dump()})
         self._limits = limits
-        self.put(message)
+        self._out += framed_call(CallAsked(self._number, module.sha256, deadline_ms, granted, request))
         return self._number
 
     def put(self, message: Mapping[str, Any]) -> None:
@@ -215,19 +211,37 @@ class WorkerProcess:
 
         Linux resets a socket whose other end is closed with something unread in it; elsewhere ``unread`` is not known.
         """
-        while True:
-            if (body := self._whole(max_bytes)) is not None:
-                return body
+        more = False
+        while (body := self._whole(max_bytes)) is None:
+            if not more:
+                # Whoever hears has just sent, and nobody answers before this process lets go of its core.
+                await anyio.wait_readable(self._socket)
             try:
                 piece = self._socket.recv(_CHUNK)
             except BlockingIOError:
-                await anyio.wait_readable(self._socket)
+                more = False
                 continue
             except OSError as error:
                 raise Gone(unread=isinstance(error, ConnectionResetError)) from None
             if not piece:
                 raise Gone
             self._in += piece
+            more = len(piece) == _CHUNK
+        return body
+
+    def look(self, now: float) -> None:
+        """Kills it if it should have spoken by ``now`` (monotonic clock). From the thread that watches the workers."""
+        if now < self.until:
+            return
+        try:
+            if self._socket.recv(1, socket.MSG_PEEK):
+                self.until = now + _MORE_S
+                return
+        except BlockingIOError:
+            self.overdue = True
+        except OSError:
+            return  # It is closed, or gone.
+        self.kill()
 
     def kill(self) -> None:
         """Ends it, whatever it does. Idempotent, and from any thread."""

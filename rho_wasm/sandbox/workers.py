@@ -18,6 +18,12 @@ from rho_wasm.sandbox.worker_process import Gone, Job, WorkerProcess, signal_nam
 
 __all__ = ["WorkerPool"]
 
+_LOOK_S = 0.25
+"""How often the busy workers are looked at, whether one should have spoken."""
+_IDLE_LOOKS = 40
+"""So often none is busy before nobody looks any more."""
+_STOPPED_S = 5.0
+"""How long a call may take to notice that its worker was killed."""
 _MAX_FAILURES = 5
 _FAILURES_S = 10.0
 """So many workers may die in this time before they serve. Then no more are started until it has passed."""
@@ -41,6 +47,7 @@ class WorkerPool:
         self._failures: deque[float] = deque(maxlen=_MAX_FAILURES)
         self._last_failure = ""
         self._drained: anyio.Event | None = None
+        self._watched = False
 
     @property
     def pids(self) -> tuple[int, ...]:
@@ -72,15 +79,16 @@ class WorkerPool:
                 continue
             try:
                 await worker.ready()
+                quiet = worker.quiet
             except (Gone, Strange):
                 await self.failed(worker)
+                continue
             except BaseException:
                 self.give_back(worker)
                 raise
-            else:
-                if worker.quiet:
-                    return worker
-                self.discard(worker)
+            if quiet:
+                return worker
+            self.discard(worker)
 
     def give_back(self, worker: WorkerProcess) -> None:
         """It is as it was, and serves the next call."""
@@ -124,20 +132,46 @@ class WorkerPool:
             worker.kill()
         while self._idle:
             self.discard(self._idle.pop())
-        while self._busy:
-            self._drained = anyio.Event()
-            await self._drained.wait()
+        # Who was interrupted may have given none back.
+        with anyio.move_on_after(_STOPPED_S):
+            while self._busy:
+                self._drained = anyio.Event()
+                await self._drained.wait()
         while self._dying:
             await anyio.to_thread.run_sync(self._dying[-1].reap)
             self._dying.pop()
 
     def _take_idle(self) -> WorkerProcess | None:
+        with self._lock:
+            if not self._idle:
+                return None
+            worker = self._idle[-1]
+            self._busy.add(worker)
+            del self._idle[-1]
+            if self._watched:
+                return worker
+            self._watched = True
         try:
-            worker = self._idle.pop()
-        except IndexError:
-            return None
-        self._busy.add(worker)
+            threading.Thread(target=self._watch, name="rho_wasm workers", daemon=True).start()
+        except RuntimeError:
+            self._watched = False
+            self.give_back(worker)
+            raise Overloaded("no thread could be started", limit="workers", value=self.count) from None
         return worker
+
+    def _watch(self) -> None:
+        """In a thread: kills those that do not speak in time. A timer for each call would cost more than most calls."""
+        idle = 0
+        while True:
+            time.sleep(_LOOK_S)
+            with self._lock:
+                busy = tuple(self._busy)
+                idle = 0 if busy else idle + 1
+                if idle == _IDLE_LOOKS:
+                    self._watched = False
+                    return
+            for worker in busy:
+                worker.look(time.monotonic())
 
     def _left(self, worker: WorkerProcess) -> None:
         self._busy.discard(worker)

@@ -11,7 +11,22 @@ from rho_wasm import plain
 from rho_wasm.limits import Limits
 from rho_wasm.results import CallLog, LogLine
 from rho_wasm.sandbox.faults import CallFailed
-from rho_wasm.sandbox.frames import HEAD, Ended, HostCall, Strange, framed, heard, read_ended, read_host_call
+from rho_wasm.sandbox.frames import (
+    HEAD,
+    CallAsked,
+    Ended,
+    HostCall,
+    Strange,
+    framed,
+    framed_answer,
+    framed_call,
+    heard,
+    is_answer,
+    read_answer,
+    read_call,
+    read_ended,
+    read_host_call,
+)
 
 LIMITS = Limits()
 FAILED = Ended(failed=CallFailed("out_of_fuel", "it was", limit="fuel", value=1, trace=("f (+0x1)",)))
@@ -32,6 +47,57 @@ def test_what_a_worker_says_of_an_end_reads_back_as_it_was(ended: Ended) -> None
     frame = framed(ended.as_message(7), max_bytes=10_000)
     assert HEAD.unpack_from(frame) == (len(frame) - HEAD.size,)
     assert read(heard(frame[HEAD.size :])) == ended
+
+
+ANSWER = Ended(answer=b"\xa1\x62ok\xf6", fuel_used=12, guest_ms=1.5, guest_cpu_ms=1.25, memory_refused=True)
+
+
+def answered(ended: Ended, *, number: int = 7, of: int = 7) -> Ended:
+    frame = framed_answer(ended, of)
+    assert frame is not None
+    assert HEAD.unpack_from(frame) == (len(frame) - HEAD.size,)
+    body = frame[HEAD.size :]
+    assert is_answer(body)
+    return read_answer(body, number=number, limits=LIMITS, passed_ms=100.0)
+
+
+def test_an_answer_reads_back_as_it_was() -> None:
+    assert answered(ANSWER) == ANSWER
+    assert answered(Ended()) == Ended()
+
+
+@pytest.mark.parametrize(
+    ("ended", "number"),
+    [
+        (ANSWER, 8),
+        (Ended(guest_ms=math.nan), 7),
+        (Ended(guest_cpu_ms=-1.0), 7),
+        (Ended(answer=bytes(LIMITS.answer_bytes + LIMITS.images_bytes + 1)), 7),
+    ],
+)
+def test_an_answer_that_is_no_answer_to_the_call_is_strange(ended: Ended, number: int) -> None:
+    with pytest.raises(Strange):
+        answered(ended, number=number)
+
+
+def test_what_an_answer_counted_is_at_most_what_it_could_have_counted() -> None:
+    ended = answered(Ended(fuel_used=2**64 - 1, guest_ms=1e9, guest_cpu_ms=math.inf))
+    assert (ended.fuel_used, ended.guest_ms, ended.guest_cpu_ms) == (LIMITS.fuel, 100.0, 100.0)
+
+
+def test_what_has_more_to_say_is_no_answer() -> None:
+    assert framed_answer(FAILED, 7) is None
+    assert framed_answer(Ended(log=CallLog(lines=(LogLine(10, "x"),), dropped_bytes=0)), 7) is None
+    for body in (b"", b"\x02", b"\x02" * 33, framed(FAILED.as_message(7), max_bytes=10_000)[HEAD.size :]):
+        assert not is_answer(body)
+
+
+def test_a_call_reads_back_as_it_was() -> None:
+    asked = CallAsked(2**40, "0123456789abcdef" * 4, 1.5, True, b"\xa0")
+    frame = framed_call(asked)
+    assert HEAD.unpack_from(frame) == (len(frame) - HEAD.size,)
+    assert read_call(frame[HEAD.size :]) == asked
+    assert read_call(framed({"drop": "x"}, max_bytes=100)[HEAD.size :]) is None
 
 
 def test_a_failure_reads_back_as_it_was() -> None:

@@ -279,10 +279,13 @@ def send(body):
     s.sendall(struct.pack(">I", len(body)) + body)
 def hear():
     (length,) = struct.unpack(">I", f.read(4))
-    return plain.decode(f.read(length))
+    return f.read(length)
 say({"ready": 1})
-while "call" not in (m := hear()):
+while (heard := hear())[0] != 1:
     pass
+m = {"call": struct.unpack_from(">Q", heard, 1)[0]}
+def answer(number, fuel=1, ms=0.0, answer=plain.encode({"ok": 2})):
+    send(struct.pack(">BQQdd?", 2, number, fuel, ms, 0.0, False) + answer)
 end = {"ended": m["call"], "answer": plain.encode({"ok": 2}), "fuel": 1, "ms": 0.0, "cpu_ms": 0.0, "refused": False}
 """
 """A worker that a guest has taken over."""
@@ -294,7 +297,9 @@ end = {"ended": m["call"], "answer": plain.encode({"ok": 2}), "fuel": 1, "ms": 0
         ("s.sendall(b'\\xff' * 64)", "killed", "more than its limits allow"),
         pytest.param("say(b'\\xff')", "killed", "no message", marks=pytest.mark.slow),
         pytest.param("say(end | {'fuel': 'much'})", "killed", "fuel is no int", marks=pytest.mark.slow),
-        ("say(end | {'ended': m['call'] + 1})", "killed", "another call"),
+        pytest.param("say(end | {'ended': m['call'] + 1})", "killed", "another call", marks=pytest.mark.slow),
+        ("answer(m['call'] + 1)", "killed", "another call"),
+        pytest.param("answer(m['call'], ms=float('nan'))", "killed", "less than nothing", marks=pytest.mark.slow),
         # Together: the second alone would be heard by nobody, and the worker replaced before the next call.
         ("b = plain.encode(end); s.sendall(2 * (struct.pack('>I', len(b)) + b))", "killed", "out of turn"),
         pytest.param(
