@@ -46,6 +46,7 @@ class CallRandom(random.Random):
         """What was drawn until now is no part of what is drawn next."""
         if not self._chosen:
             self._fresh = False
+            self.gauss_next = None  # gauss() draws two at once, and keeps one.
 
     def _renew(self) -> None:
         self.seed()

@@ -8,6 +8,7 @@ from typing import Any
 
 __all__ = ["frames", "message_of", "raised", "type_of"]
 
+_PACKAGE = __name__.rpartition(".")[0]
 _MAX_FRAMES = 40
 _SHOWN_FIRST = 8
 _MAX_CAUSES = 4
@@ -41,7 +42,7 @@ def type_of(error: BaseException) -> str:
     """The exception's type, with its module unless that is Python's own or the tool's."""
     kind = type(error)
     module = kind.__module__
-    own = module in ("builtins", "tool") or module.partition(".")[0] == "rho"
+    own = module in ("builtins", "tool", _PACKAGE) or module.startswith(f"{_PACKAGE}.")
     return kind.__qualname__ if own else f"{module}.{kind.__qualname__}"
 
 
