@@ -1,9 +1,10 @@
 """Calls of guests in which a handler of a signal raises. Run in a process of its own, which must not die of it.
 
-    python -m tests.sandbox.interrupted places|storm asyncio|trio native|public GUEST
+    python -m tests.sandbox.interrupted places|storm|depths asyncio|trio native|public GUEST
 
 ``places``: the handler is asked at each instruction at which Python looks for signals, and raises at one of those that
 belong to a call, in the next call at another, until it raised at each. ``storm``: an alarm each 0.2 ms raises.
+``depths``: no signal, but calls from ever deeper in a recursion, until Python has no room for them.
 """
 
 from __future__ import annotations
@@ -147,6 +148,23 @@ async def places(calls: Calls) -> dict[str, Any]:
     return {"raised": len(raised), "places": sorted({*raised})}
 
 
+async def depths(calls: Calls) -> dict[str, Any]:
+    async def from_depth(module: Any, frames: int) -> None:
+        if frames:
+            await from_depth(module, frames - 1)
+        else:
+            await calls.of(module)
+
+    refused = 0
+    with await calls.sandbox.load(calls._wasm) as module:
+        for frames in range(sys.getrecursionlimit() - 120, sys.getrecursionlimit()):
+            try:
+                await from_depth(module, frames)
+            except RecursionError:
+                refused += 1
+    return {"raised": refused}
+
+
 async def storm(calls: Calls) -> dict[str, Any]:
     raised = 0
 
@@ -186,7 +204,7 @@ async def main(what: str, way: Any, guest: str) -> None:
             calls = Calls(sandbox, answering({"ok": 1}, before=GUESTS[guest]))
             await calls.one()
             calls.ended.clear()
-            found = await (places if what == "places" else storm)(calls)
+            found = await {"places": places, "storm": storm, "depths": depths}[what](calls)
             ended = dict(calls.ended)
             calls.ended.clear()
             await calls.all_slots()

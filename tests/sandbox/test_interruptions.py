@@ -75,3 +75,13 @@ def test_alarms_that_raise_in_every_call_are_survived(backend: str, way: str, gu
     assert {*found["ended"]} <= {"raised", end}
     assert found["afterwards"] == {end: 8}
     assert (found["running"], found["waiting"], found["entered"]) == (0, 0, 0)
+
+
+@UNLESS_NATIVE
+def test_a_call_for_which_python_has_no_room_is_refused_before_its_guest_runs() -> None:
+    found = interrupted("depths", "asyncio", "native", "short")
+    assert found["raised"] > 10
+    assert {*found["ended"]} <= {"ok", "capability_fault"}
+    assert found["ended"]["ok"] > 10
+    assert found["afterwards"] == {"ok": 8}
+    assert (found["running"], found["entered"]) == (0, 0)
