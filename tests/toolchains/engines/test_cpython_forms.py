@@ -94,7 +94,7 @@ TEXT, INTEGER, NUMBER, NULL = {"type": "string"}, {"type": "integer"}, {"type": 
         (Metres, NUMBER),
         (Annotated[int, "how many"], {"type": "integer", "description": "how many"}),
         (Annotated[int, "how many", {"minimum": 1}], {"type": "integer", "description": "how many", "minimum": 1}),
-        (Annotated[int, object()], INTEGER),
+        (Annotated[int, len], INTEGER),
         ("int", INTEGER),
         ("list[Level]", {"type": "array", "items": {"enum": ["low", 3]}}),
         (list["Level"], {"type": "array", "items": {"enum": ["low", 3]}}),

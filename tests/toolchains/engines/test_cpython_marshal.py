@@ -137,7 +137,7 @@ def test_a_tuple_is_a_list(codec: Codec) -> None:
         {None: 1},
         {("a",): 1},
         {"a": {2.5: 1}},
-        (lambda: None).__code__,
+        pytest.param((lambda: None).__code__, id="code"),
     ],
     ids=repr,
 )
