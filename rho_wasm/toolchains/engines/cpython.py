@@ -114,6 +114,8 @@ async def build_engine(wasm: bytes) -> bytes:
 
 def _let_log(module: Module, *, stubs: Sequence[str]) -> None:
     """Makes the stub of a function that is good for nothing here the interpreter's way to the log of module ``rho``."""
+    if _LOG_STUB not in stubs:
+        raise _unexpected(f"it does not import {_LOG_STUB}")
     append_module(module, _assembled(_LOG_WAT), functions=add_imports(module, ["log"]))
     index = module.exported(_LOG_EXPORT, FUNCTION)
     assert index is not None, "it was just added"

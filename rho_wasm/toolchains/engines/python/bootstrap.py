@@ -58,6 +58,9 @@ class _Texts(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 def boot(texts: Mapping[str, str], modules: Sequence[str], warm: str) -> None:
     """Prepares the interpreter and waits, in a host function that does not come back."""
+    # What started the interpreter is nothing that a tool should find.
+    os.environ.clear()
+    sys.argv[:], sys.orig_argv[:] = [""], []
     for name in modules:
         importlib.import_module(name)
     finder = _Texts(texts)
