@@ -71,7 +71,7 @@ _MARSHAL_MAP = ord("{")
 
 @dataclass(frozen=True, slots=True)
 class _Addresses:
-    """Where things are in the snapshot: three functions, the bytearray of requests, those that give it and C room."""
+    """Where things are in the snapshot: three functions, the bytearray of requests, and what gives it and C room."""
 
     load: int
     call: int
@@ -105,7 +105,7 @@ async def build_engine(wasm: bytes) -> bytes:
     # What waits on the stack that it had is never gone back to.
     return snapshot(
         module,
-        replace(booted, globals={_STACK_POINTER: _stack_pointer(addresses, booted)}),
+        replace(booted, globals={_STACK_POINTER: _stack_pointer(addresses)}),
         keep_exports=(MEMORY, ALLOC, LOAD, CALL),
         zero=_dead_stack(booted),
         export_globals=True,
@@ -169,7 +169,6 @@ def _addresses(booted: Booted) -> _Addresses:
         (addresses.given, GIVEN_BYTES),
         (addresses.room, ROOM_BYTES),
         (addresses.unpacked, ROOM_BYTES),
-        (addresses.stack, STACK_BYTES),
     ):
         start = booted.unsigned(place + _START, 4)
         if (
@@ -179,6 +178,9 @@ def _addresses(booted: Booted) -> _Addresses:
             or any(booted.memory[start : start + length])
         ):
             raise _unexpected("a bytearray is not laid out as expected")
+    start = addresses.stack + _CONTENT
+    if booted.unsigned(addresses.stack + _SIZE, 4) != STACK_BYTES or any(booted.memory[start : start + STACK_BYTES]):
+        raise _unexpected("a bytes object is not laid out as expected")
     return addresses
 
 
@@ -191,8 +193,8 @@ def _vectorcall(module: Module, booted: Booted) -> int:
     raise _unexpected("its way to call a Python function was not found")
 
 
-def _stack_pointer(addresses: _Addresses, booted: Booted) -> int:
-    return (booted.unsigned(addresses.stack + _START, 4) + STACK_BYTES) & -_STACK_ALIGNMENT
+def _stack_pointer(addresses: _Addresses) -> int:
+    return (addresses.stack + _CONTENT + STACK_BYTES) & -_STACK_ALIGNMENT
 
 
 def _dead_stack(booted: Booted) -> list[tuple[int, int]]:
@@ -213,7 +215,7 @@ def _adaptors_wat(addresses: _Addresses, booted: Booted) -> str:
         "given_bytes": addresses.given + _BYTES,
         "given_start": addresses.given + _START,
         "load": addresses.load,
-        "stack_scrubbed": _stack_pointer(addresses, booted) - _SCRUBBED_BYTES,
+        "stack_scrubbed": _stack_pointer(addresses) - _SCRUBBED_BYTES,
         "stack_scrubbed_bytes": _SCRUBBED_BYTES,
         "call": addresses.call,
         "explain": addresses.explain,

@@ -7,6 +7,7 @@ on, and where the bytearray is through which they get their bytes.
 
 from __future__ import annotations
 
+import array
 import builtins
 import gc
 import importlib
@@ -36,24 +37,39 @@ nothing else ends runs into the end of that one, which is a trap, and never into
 
 _ROUNDS = 12
 """Bytecode adapts to what it works on while it runs for the first few times; each adaption would change a page."""
-_LARGEST_HOLE = 16_384
+_LARGER_THAN_HOLES = 2 * 1024 * 1024
+_HOLES = (*range(1024 * 1024, 32_768, -32_768), *range(32_768, 8_192, -256), *range(8_192, 1, -8))
 
 
 class _Texts(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Imports the guest module from its texts. Its code has builtins of its own, out of reach of who patches them."""
 
     def __init__(self, texts: Mapping[str, str]) -> None:
-        self._texts = texts
+        self._codes = {
+            name: marshal.dumps(compile(text, f"<{name}>", "exec", dont_inherit=True)) for name, text in texts.items()
+        }
+        self._builtins: dict[str, Any] = {}
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: Any = None) -> Any:
-        if fullname not in self._texts:
+        if fullname not in self._codes:
             return None
         return importlib.util.spec_from_loader(fullname, self, is_package="." not in fullname)
 
     def exec_module(self, module: ModuleType) -> None:
-        name = module.__name__
-        module.__dict__["__builtins__"] = dict(vars(builtins))
-        exec(compile(self._texts[name], f"<{name}>", "exec", dont_inherit=True), module.__dict__)  # noqa: S102
+        module.__dict__["__builtins__"] = self._builtins
+        exec(marshal.loads(self._codes[module.__name__]), module.__dict__)  # noqa: S102, S302
+
+    def import_all(self) -> None:
+        """Imports all of it, anew."""
+        self._builtins = dict(vars(builtins))
+        for name in self._codes:
+            sys.modules.pop(name, None)
+        sys.meta_path.insert(0, self)
+        try:
+            for name in self._codes:
+                importlib.import_module(name)
+        finally:
+            sys.meta_path.remove(self)
 
 
 def boot(texts: Mapping[str, str], modules: Sequence[str], warm: str) -> None:
@@ -63,22 +79,23 @@ def boot(texts: Mapping[str, str], modules: Sequence[str], warm: str) -> None:
     sys.argv[:], sys.orig_argv[:] = [""], []
     for name in modules:
         importlib.import_module(name)
-    finder = _Texts(texts)
-    sys.meta_path.insert(0, finder)
-    try:
-        for name in texts:
-            importlib.import_module(name)
-    finally:
-        sys.meta_path.remove(finder)
+    guest = _Texts(texts)
+    guest.import_all()
+    # Once more, now that all it needs is there and no hole is left: what a call uses then stands side by side.
+    stack = bytes(STACK_BYTES)
+    kept = [_filled(stack)]
+    guest.import_all()
     rho = sys.modules["rho"]
     asyncio = sys.modules["asyncio"]
     asyncio.set_event_loop_policy(sys.modules["rho._loop"].Policy())
     chance = sys.modules["rho._random"].install()
     sys.modules["rho._absent"].install()
-    for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(  # type: ignore[union-attr]
-            encoding="utf-8", errors="backslashreplace", line_buffering=True
+    for name, descriptor in (("stdout", 1), ("stderr", 2)):
+        stream = open(  # noqa: SIM115
+            descriptor, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False
         )
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
     logging.root.addHandler(sys.modules["rho._host"].LogHandler())
     logging.root.setLevel(logging.DEBUG)
     logging.getLogger("asyncio").setLevel(logging.WARNING)
@@ -96,8 +113,8 @@ def boot(texts: Mapping[str, str], modules: Sequence[str], warm: str) -> None:
 
     _warm_up(engine, given, load, call, explain, warm)
     # What is free in a half-used page makes the whole page differ once a tool is put there: so nothing is left free.
-    kept = _filled()
-    room, unpacked, stack = bytearray(ROOM_BYTES), bytearray(ROOM_BYTES), bytearray(STACK_BYTES)
+    room, unpacked = bytearray(ROOM_BYTES), bytearray(ROOM_BYTES)
+    kept.append(_filled(bytes(_LARGER_THAN_HOLES)))
     gc.collect()
     gc.freeze()
     bytearray(2 * sys.modules["rho._engine"].SCRUBBED_BYTES)
@@ -141,13 +158,17 @@ def _warm_up(engine: Any, given: bytearray, load: Any, call: Any, explain: Any, 
     gc.unfreeze()
 
 
-def _filled() -> list[Any]:
-    """Objects in every hole of the memory that was given back, so that new ones stand side by side behind them all."""
+def _filled(behind: bytes) -> list[Any]:
+    """Objects in every hole in front of ``behind``, so that new ones stand side by side.
+
+    ``behind`` was too large for any hole when it was made, so it came to stand behind all objects.
+    """
     gc.collect()
-    kept: list[Any] = []
-    highest = max(id(bytes(_LARGEST_HOLE + size)) for size in range(0, 64, 8))
-    for size in range(_LARGEST_HOLE, 1, -8):
-        while id(hole := bytes(size)) < highest:
+    kept: list[Any] = [behind]
+    for size in _HOLES:
+        while id(hole := bytes(size)) < id(behind):
             kept.append(hole)
-        highest = max(highest, id(hole))
+    # No object is as small as the smallest hole, but what an array holds is.
+    while (smallest := array.array("b", b"x")).buffer_info()[0] < id(behind):
+        kept.append(smallest)
     return kept
