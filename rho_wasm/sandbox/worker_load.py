@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 from rho_wasm.errors import BuildError, ToolError
 from rho_wasm.host_threads import HostThreads
 from rho_wasm.limits import Limits
@@ -26,7 +28,8 @@ class SourceModule:
     declared: frozenset[str] = frozenset()
 
     def __init__(self, engine: LoadedEngine) -> None:
-        self.sha256 = f"source {engine.sha256.hex()}"
+        # A name as long as a module's, and nobody's: an engine may be a guest's module too.
+        self.sha256 = hashlib.sha256(b"source " + engine.sha256).hexdigest()
         self.linked: Linked = engine.linked.over(self, entry=LOAD)
 
     def prepare(self, instance: GuestInstance, limits: Limits) -> None:
