@@ -120,7 +120,7 @@ async def test_without_a_good_version_the_tool_goes(cache: NativeCache) -> None:
         await bench.go(BAD, artifact("text"))
         await bench.crash("calc", times=3)
         assert [tool.name for tool in bench.source.list()] == ["text"]
-        assert bench.told(ToolQuarantined)[0].replaced_by is None
+        assert (await bench.until_told(ToolQuarantined)).replaced_by is None
         assert bench.source.live().number == 2
 
 
