@@ -48,6 +48,7 @@ async def test_a_version_that_crashes_is_counted_and_gives_way_to_the_good_one(
         bench.events.clear()
         await bench.crash("calc", times=3, session_id="s1")
         assert (await bench.call("calc")).value == "good"
+        await bench.until_told(GenerationSwitched)
         counted, (quarantined,), (switched,) = (
             bench.told(StrikeCounted),
             bench.told(ToolQuarantined),
