@@ -71,7 +71,8 @@ _MARSHAL_MAP = ord("{")
 
 @dataclass(frozen=True, slots=True)
 class _Addresses:
-    """Where things are in the snapshot: three functions, the bytearray of requests, and what gives it and C room."""
+    """Where things are in the snapshot: three functions, the bytearray of requests, what gives it and C room; where all
+    bytecode is (pairs of an address and a length), and room for another copy of it."""
 
     load: int
     call: int
@@ -79,7 +80,10 @@ class _Addresses:
     given: int
     room: int
     unpacked: int
+    originals: int
     stack: int
+    places: int
+    codes: int
 
 
 async def build_engine(wasm: bytes) -> bytes:
@@ -99,6 +103,7 @@ async def build_engine(wasm: bytes) -> bytes:
         functions=_preopens(),
     )
     addresses = _addresses(booted)
+    booted = replace(booted, memory=_with_originals(addresses, booted))
     append_module(module, _assembled(_text("marshal.wat")))
     adaptors = _assembled(_adaptors_wat(addresses, booted))
     append_module(module, adaptors, functions={"vectorcall": _vectorcall(module, booted)})
@@ -184,6 +189,20 @@ def _addresses(booted: Booted) -> _Addresses:
     return addresses
 
 
+def _with_originals(addresses: _Addresses, booted: Booted) -> bytes:
+    """The memory, with a copy of all bytecode where there is room for it."""
+    memory = bytearray(booted.memory)
+    at = booted.unsigned(addresses.originals + _START, 4)
+    end = at + booted.unsigned(addresses.originals + _SIZE, 4)
+    for place in range(addresses.places, addresses.places + 4 * addresses.codes, 8):
+        code, length = booted.unsigned(place, 4), booted.unsigned(place + 4, 4)
+        if not length or length % 2 or at + length > end:
+            raise _unexpected("bytecode is not where it is said to be")
+        memory[at : at + length] = booted.memory[code : code + length]
+        at += length
+    return bytes(memory)
+
+
 def _vectorcall(module: Module, booted: Booted) -> int:
     """The index of ``_PyFunction_Vectorcall``: the caller of a function of six parameters, of the right type itself."""
     assert booted.stopped is not None, "it was looked at"
@@ -220,6 +239,9 @@ def _adaptors_wat(addresses: _Addresses, booted: Booted) -> str:
         "call": addresses.call,
         "explain": addresses.explain,
         "map_letter": _MARSHAL_MAP,
+        "places": addresses.places,
+        "codes": addresses.codes // 2,
+        "originals": booted.unsigned(addresses.originals + _START, 4),
     }
     for name, number in numbers.items():
         text = text.replace(f"{{{name}}}", str(number))

@@ -43,10 +43,42 @@
       (i64.shl (i64.extend_i32_u (i32.add (local.get $bytes) (i32.const 16))) (i64.const 32))
       (i64.load32_u offset=8 (local.get $bytes))))
 
-  ;; What loading leaves on the stack is nobody's, and would be part of the image.
+  ;; Bytecode adapts while it runs. That of the engine is made what it was before: {places} are where {codes} pieces of
+  ;; it begin and how long each is, an even number, and {originals} is what they held.
+  (func $restore_code
+    (local $place i32) (local $end i32) (local $original i32) (local $at i32) (local $code_end i32)
+    (local.set $place (i32.const {places}))
+    (local.set $end (i32.add (local.get $place) (i32.shl (i32.const {codes}) (i32.const 3))))
+    (local.set $original (i32.const {originals}))
+    (loop $code
+      (local.set $at (i32.load (local.get $place)))
+      (local.set $code_end (i32.add (local.get $at) (i32.load offset=4 (local.get $place))))
+      (block $rest
+        (loop $eight
+          (br_if $rest (i32.lt_u (i32.sub (local.get $code_end) (local.get $at)) (i32.const 8)))
+          (if (i64.ne (i64.load (local.get $at)) (i64.load (local.get $original)))
+            (then (i64.store (local.get $at) (i64.load (local.get $original)))))
+          (local.set $original (i32.add (local.get $original) (i32.const 8)))
+          (local.set $at (i32.add (local.get $at) (i32.const 8)))
+          (br $eight)))
+      (block $done
+        (loop $two
+          (br_if $done (i32.ge_u (local.get $at) (local.get $code_end)))
+          (if (i32.ne (i32.load16_u (local.get $at)) (i32.load16_u (local.get $original)))
+            (then (i32.store16 (local.get $at) (i32.load16_u (local.get $original)))))
+          (local.set $original (i32.add (local.get $original) (i32.const 2)))
+          (local.set $at (i32.add (local.get $at) (i32.const 2)))
+          (br $two)))
+      (br_if $code
+        (i32.lt_u
+          (local.tee $place (i32.add (local.get $place) (i32.const 8)))
+          (local.get $end)))))
+
+  ;; What loading does to the engine's own code, and leaves on the stack, would be part of the image.
   (func (export "rho_load") (param i32 i32) (result i64)
     (local $result i64)
     (local.set $result (call $answer (call $run (i32.const {load}) (local.get 0) (local.get 1))))
+    (call $restore_code)
     (memory.fill (i32.const {stack_scrubbed}) (i32.const 0) (i32.const {stack_scrubbed_bytes}))
     (local.get $result))
   ;; The request in marshal's format is at most five times as long, and so is the answer, which becomes CBOR where it is.

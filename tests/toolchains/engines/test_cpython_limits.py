@@ -114,7 +114,7 @@ async def test_it_ends_with_its_reason(python: Python, body: str, reason: str | 
     "body",
     [
         "import rho\nrho.Ok = rho.tool = rho.Failed = None\nreturn 1",
-        "import builtins\nfor name in list(vars(builtins)): setattr(builtins, name, None)\nreturn 1",
+        "import builtins\nput = setattr\nfor name in list(vars(builtins)): put(builtins, name, None)\nreturn 1",
         "import sys\nsys.modules.clear()\nreturn 1",
         "import sys\nsys.stdout.close()\nsys.stderr.close()\nsys.stdout = None\nreturn 1",
         "import os\nfor n in range(10):\n    try: os.close(n)\n    except OSError: pass\nprint('x')\nreturn 1",

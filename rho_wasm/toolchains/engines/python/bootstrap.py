@@ -19,7 +19,7 @@ import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from types import ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 __all__ = ["GIVEN_BYTES", "MARK", "ROOM_BYTES", "STACK_BYTES", "boot"]
@@ -37,6 +37,8 @@ nothing else ends runs into the end of that one, which is a trap, and never into
 
 _ROUNDS = 12
 """Bytecode adapts to what it works on while it runs for the first few times; each adaption would change a page."""
+_BYTECODE = CodeType.__basicsize__
+"""Where a code object's bytecode begins."""
 _LARGER_THAN_HOLES = 2 * 1024 * 1024
 _HOLES = (*range(1024 * 1024, 32_768, -32_768), *range(32_768, 8_192, -256), *range(8_192, 1, -8))
 
@@ -114,14 +116,33 @@ def boot(texts: Mapping[str, str], modules: Sequence[str], warm: str) -> None:
     _warm_up(engine, given, load, call, explain, warm)
     # What is free in a half-used page makes the whole page differ once a tool is put there: so nothing is left free.
     room, unpacked = bytearray(ROOM_BYTES), bytearray(ROOM_BYTES)
-    kept.append(_filled(bytes(_LARGER_THAN_HOLES)))
+    codes = _all_code()
+    places = array.array("I", [part for code in codes for part in (id(code) + _BYTECODE, len(code.co_code))])
+    originals = bytearray(sum(places[1::2]))
+    kept.append(codes)
+    behind = bytes(_LARGER_THAN_HOLES)
+    for _ in range(2):
+        kept.append(_filled(behind))
     gc.collect()
     gc.freeze()
     bytearray(2 * sys.modules["rho._engine"].SCRUBBED_BYTES)
-    os.write(1, MARK + b" ".join(b"%d" % id(each) for each in (load, call, explain, given, room, unpacked, stack)))
+    where = (load, call, explain, given, room, unpacked, originals, stack)
+    os.write(1, MARK + b" ".join(b"%d" % number for number in (*map(id, where), *places.buffer_info())))
     # Called by C, so that CPython's way to call a function is among what the interpreter is in.
     list(map(_stop, (kept,)))
     raise AssertionError("the interpreter was not stopped")
+
+
+def _all_code() -> list[CodeType]:
+    """All code that there is. It stays, so that nothing else is ever where it is."""
+    found: dict[int, CodeType] = {}
+    wanted = [each.__code__ for each in gc.get_objects() if type(each) is FunctionType]
+    while wanted:
+        code = wanted.pop()
+        if id(code) not in found:
+            found[id(code)] = code
+            wanted += [each for each in code.co_consts if type(each) is CodeType]
+    return list(found.values())
 
 
 def _stop(kept: object) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import gc
-import linecache
 import marshal
 import os
 import sys
@@ -47,12 +47,12 @@ class Engine:
     def __init__(self, registry: Registry, chance: CallRandom | None = None) -> None:
         self._registry = registry
         self._chance = chance
-        self._file = ""
-        self._source = ""
         self._answered: dict[str, Any] | None = None
         self._scratch = bytearray(_SCRATCH_BYTES)
         self._stdout: Any = sys.stdout
         self._stderr: Any = sys.stderr
+        self._file = self._source = ""
+        self.forget()
 
     def load(self, request: bytearray) -> bytes:
         """Runs a source (``{"source", "file"}``) and answers ``{"ok": {"tools", "capabilities"}}`` or ``{"error"}``.
@@ -101,10 +101,15 @@ class Engine:
         except BaseException as error:
             return self._crash(error)
 
+    def get_source(self, name: str) -> str:
+        """For :mod:`linecache`, which asks a module's loader: the lines that tracebacks show."""
+        return self._source
+
     def forget(self) -> None:
         """As if nothing had been loaded."""
-        linecache.cache.pop(self._file, None)
-        sys.modules.pop(MODULE, None)
+        self._module = sys.modules[MODULE] = types.ModuleType(MODULE)
+        # Added to while a source is loaded, a dict of these few would move.
+        self._module.__dict__.update({"__file__": "", "__loader__": self, "__builtins__": builtins})
         self._file = self._source = ""
         self._answered = None
 
@@ -136,12 +141,8 @@ class Engine:
         os._exit(code & 0xFF if isinstance(code, int) else int(code is not None))
 
     def _loaded(self) -> dict[str, Any]:
-        # Lazily: only who asks for the lines of a traceback pays for them.
-        linecache.cache[self._file] = (lambda: self._source,)
-        module = types.ModuleType(MODULE)
-        module.__file__ = self._file
-        sys.modules[MODULE] = module
-        exec(self._compiled(), module.__dict__)  # noqa: S102
+        self._module.__file__ = self._file
+        exec(self._compiled(), self._module.__dict__)  # noqa: S102
         if not self._registry.tools:
             return {"error": {"message": "the source declares no tool", "hint": _NO_TOOL}}
         found: dict[str, Any] = {"tools": self._registry.declarations()}
