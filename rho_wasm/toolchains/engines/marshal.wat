@@ -92,29 +92,22 @@
       (block $simple
         (block $map
           (block $list
-            (block $text
-              (block $bytes
-                (block $integer
-                  (br_table $integer $integer $bytes $text $list $map $bad $simple
-                    (i32.shr_u (local.get $first) (i32.const 5))))
-                (return
-                  (local.get $in)
-                  (call $write_integer (local.get $out) (local.get $number)
-                    (i32.shr_u (local.get $first) (i32.const 5)))))
-              ;; $bytes
-              (local.set $out
-                (call $write_5 (local.get $out) (i32.const 0x73) (i32.wrap_i64 (local.get $number))))
-              (br_if $bad
-                (i64.gt_u (local.get $number) (i64.extend_i32_u (i32.sub (local.get $end) (local.get $in)))))
-              (memory.copy (local.get $out) (local.get $in) (i32.wrap_i64 (local.get $number)))
+            (block $string
+              (block $integer
+                (br_table $integer $integer $string $string $list $map $bad $simple
+                  (i32.shr_u (local.get $first) (i32.const 5))))
               (return
-                (i32.add (local.get $in) (i32.wrap_i64 (local.get $number)))
-                (i32.add (local.get $out) (i32.wrap_i64 (local.get $number)))))
-            ;; $text
-            (local.set $out
-              (call $write_5 (local.get $out) (i32.const 0x75) (i32.wrap_i64 (local.get $number))))
+                (local.get $in)
+                (call $write_integer (local.get $out) (local.get $number)
+                  (i32.shr_u (local.get $first) (i32.const 5)))))
+            ;; $string: bytes are "s", text is "u".
             (br_if $bad
               (i64.gt_u (local.get $number) (i64.extend_i32_u (i32.sub (local.get $end) (local.get $in)))))
+            (local.set $out
+              (call $write_5
+                (local.get $out)
+                (select (i32.const 0x73) (i32.const 0x75) (i32.lt_u (local.get $first) (i32.const 0x60)))
+                (i32.wrap_i64 (local.get $number))))
             (memory.copy (local.get $out) (local.get $in) (i32.wrap_i64 (local.get $number)))
             (return
               (i32.add (local.get $in) (i32.wrap_i64 (local.get $number)))
