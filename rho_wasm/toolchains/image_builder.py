@@ -19,7 +19,7 @@ from rho_wasm.manifest import Manifest
 from rho_wasm.sandbox import Sandbox
 from rho_wasm.sandbox.images import EngineBinary
 from rho_wasm.toolchains.engines.shelf import EngineShelf
-from rho_wasm.toolchains.engines.spec import EngineSpec, Progress, engine_for
+from rho_wasm.toolchains.engines.spec import EngineSpec, Prepared, Progress, engine_for
 from rho_wasm.toolchains.interpreted import image_of
 from rho_wasm.toolchains.limits import BuildLimits
 from rho_wasm.toolchains.source_text import Source, read_source
@@ -98,13 +98,13 @@ class ImageBuilder:
         expected = self._expected(manifest)
         file = _file_name(source, expected) or _default_name(language)
         text = await read_source(source, name=language, file=file, limits=self._limits)
-        prepared = text if spec.prepare is None else await spec.prepare(text, file, language)
+        prepared = Prepared(text, file) if spec.prepare is None else await spec.prepare(text, file, language)
         engine = await self._engine(spec)
         made = await image_of(
             self._sandbox,
             engine,
-            prepared,
-            file=file,
+            prepared.text,
+            file=prepared.file,
             language=language,
             limits=self._host_limits,
             extensions={} if file == _default_name(language) else {_FILE_KEY: file},

@@ -15,11 +15,16 @@ from rho_wasm.untrusted import inert
 
 __all__ = ["Source", "read_source"]
 
+_BYTE_ORDER_MARK = "\ufeff"
+
 Source: TypeAlias = str | bytes | os.PathLike[str]
 
 
 async def read_source(source: Source, *, name: str, file: str, limits: BuildLimits) -> str:
-    """The text of ``source``. Raises :class:`BuildError`: ``source_unreadable``, ``source_too_large``."""
+    """The text of ``source``, without the byte order mark that it may begin with.
+
+    Raises :class:`BuildError`: ``source_unreadable``, ``source_too_large``.
+    """
 
     def refused(reason: str, why: str) -> BuildError:
         return BuildError(name, [Diagnostic(why, file=inert(file, limit=128))], reason=reason)
@@ -41,4 +46,4 @@ async def read_source(source: Source, *, name: str, file: str, limits: BuildLimi
         raise refused("source_unreadable", f"is no UTF-8 text: byte {error.start}") from None
     if "\0" in text:
         raise refused("source_unreadable", "has a zero byte, so it is no source text")
-    return text
+    return text.removeprefix(_BYTE_ORDER_MARK)

@@ -15,6 +15,7 @@ from rho_wasm.results import Ok
 from rho_wasm.sandbox import NativeCache, Sandbox
 from rho_wasm.toolchains import EngineShelf, ImageBuilder
 from rho_wasm.toolchains.engines import EngineSpec
+from rho_wasm.toolchains.engines.spec import Prepared
 from rho_wasm.toolchains.limits import BuildLimits
 from tests.toolchains.engines.toy import install_toy, toy_spec
 
@@ -126,10 +127,18 @@ async def test_a_manifest_beside_the_source_must_say_the_same(shelf: EngineShelf
     assert refused.value.reason == "manifest_differs"
 
 
+async def test_a_byte_order_mark_is_no_part_of_a_source(shelf: EngineShelf, tmp_path: Path) -> None:
+    async with _builder(shelf) as builder:
+        plain = await builder.build("--x", language="python")
+        for marked in ("\ufeff--x", b"\xef\xbb\xbf--x"):
+            built = await builder.build(marked, language="python")
+            assert (built.wasm, built.source) == (plain.wasm, "--x")
+
+
 async def test_a_source_may_be_prepared_first(shelf: EngineShelf, tmp_path: Path) -> None:
-    async def prepare(source: str, file: str, language: str) -> str:
+    async def prepare(source: str, file: str, language: str) -> Prepared:
         assert (file, language) == ("t", "python")
-        return source.replace(":int", "")
+        return Prepared(source.replace(":int", ""), file)
 
     spec = toy_spec(languages=("python",), prepare=prepare)
     async with _builder(shelf, spec=spec) as builder:

@@ -43,6 +43,17 @@ async def test_text_bytes_and_a_path_give_the_same_artifact(tmp_path: Path, mani
 
 
 @pytest.mark.anyio
+async def test_one_byte_order_mark_is_dropped(manifest: dict[str, Any]) -> None:
+    plain, text, data = [
+        await build(source, language="wat", manifest=manifest)
+        for source in (MINIMAL_WAT, "\ufeff" + MINIMAL_WAT, b"\xef\xbb\xbf" + MINIMAL_WAT.encode())
+    ]
+    assert (text.wasm, data.wasm, text.source, data.source) == (plain.wasm, plain.wasm, MINIMAL_WAT, MINIMAL_WAT)
+    with pytest.raises(BuildError):
+        await build("\ufeff\ufeff" + MINIMAL_WAT, language="wat", manifest=manifest)
+
+
+@pytest.mark.anyio
 async def test_the_manifest_is_found_beside_the_source(tmp_path: Path, manifest: dict[str, Any]) -> None:
     (tmp_path / "tool.wat").write_text(MINIMAL_WAT)
     (tmp_path / "tool.manifest.json").write_text(json.dumps(manifest))

@@ -11,19 +11,27 @@ import importlib.metadata
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from rho_wasm.errors import BuildError, Diagnostic
 from rho_wasm.limits import MIB
 from rho_wasm.toolchains.files import read_bounded
 from rho_wasm.untrusted import inert
 
-__all__ = ["EngineSpec", "PinnedFile", "Progress", "SelfTest", "engine_for", "engine_specs"]
+__all__ = ["EngineSpec", "PinnedFile", "Prepared", "Progress", "SelfTest", "engine_for", "engine_specs"]
 
 Progress: TypeAlias = Callable[[str, float], None]
 """``(stage, fraction)``: what is done now, in a few words, and how much of all is done, 0 to 1."""
 
 _FILE_BYTES = 64 * MIB
+
+
+class Prepared(NamedTuple):
+    """A source as an engine loads it."""
+
+    text: str
+    file: str
+    """What tracebacks call it. Its lines are those of ``text``, so it says so where they are not the source's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,9 +116,9 @@ class EngineSpec(PinnedFile):
     build: Callable[[bytes], Awaitable[bytes]] = field(repr=False)
     """``(the file) -> the engine``. The same bytes give the same bytes. Raises BuildError and ModuleRejected."""
     test: SelfTest = field(repr=False)
-    prepare: Callable[[str, str, str], Awaitable[str]] | None = field(default=None, repr=False)
-    """``(source, file, language) -> source``: what is done to a source before it is loaded (types are stripped).
-    Lines must stay where they are. Raises BuildError."""
+    prepare: Callable[[str, str, str], Awaitable[Prepared]] | None = field(default=None, repr=False)
+    """``(source, file, language)``: what is done to a source before it is loaded (types are stripped). Raises
+    BuildError."""
 
     @property
     def title(self) -> str:
