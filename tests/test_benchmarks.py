@@ -66,6 +66,7 @@ async def test_every_peer_has_figures_or_says_why_not_in_table_and_json() -> Non
     assert any(line.startswith("aim: a whole call under") for line in lines)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ELSEWHERE)
 def test_extism_does_the_job_or_is_named_as_absent(name: str) -> None:
     command = [sys.executable, "-m", "tests.benchmarks.resident", name]
