@@ -146,3 +146,19 @@ def test_an_engine_may_be_larger_than_a_guest_and_its_memory_is_that_of_images()
 @pytest.mark.parametrize(("code", "budget"), [(0, 3_000), (MIB // 2, 6_000), (MIB, 9_000), (8 * MIB, 30_000)])
 def test_time_to_compile_grows_with_the_code_up_to_a_bound(code: int, budget: int) -> None:
     assert HostLimits().compile_budget_ms(code) == budget
+
+
+def test_a_standalone_module_may_be_what_its_engine_is_and_no_more_than_a_guest_elsewhere() -> None:
+    limits = HostLimits(data_segments=7, exports=8)
+    engines, own = limits.for_engines(), limits.for_standalone(20 * 1024 * 1024)
+    assert own.module_bytes == 20 * 1024 * 1024 + limits.image_bytes
+    assert limits.for_standalone(10).module_bytes == limits.module_bytes
+    assert limits.for_standalone().module_bytes == engines.module_bytes
+    assert (own.data_segments, own.exports, own.custom_sections) == (7, 8, limits.custom_sections)
+    for name in ("code_bytes", "functions", "types", "globals", "element_segments", "compile_cpu_ms"):
+        assert getattr(own, name) == getattr(engines, name)
+
+
+def test_a_standalone_module_has_the_calls_of_engines_within_the_deadline_of_guests() -> None:
+    limits = HostLimits(call=Limits(fuel=7, deadline_ms=8), engine_call=Limits(fuel=9, deadline_ms=10))
+    assert limits.call_of(image=False, standalone=True) == Limits(fuel=9, deadline_ms=8)

@@ -17,10 +17,11 @@ from rho_wasm.limits import MIB, HostLimits
 from rho_wasm.plain import jsonable
 from rho_wasm.sandbox.abi import IMAGE_MEMORY, IMAGE_MODULE, PAGE_BYTES
 from rho_wasm.sandbox.admission import Admitted, admit
-from rho_wasm.sandbox.admission_engine import claimed_engine, has_code_of
+from rho_wasm.sandbox.admission_engine import claimed_engine
 from rho_wasm.sandbox.admission_image import AdmittedImage, admit_image, is_image
 from rho_wasm.sandbox.admission_module import DATA
 from rho_wasm.sandbox.compile import validate
+from rho_wasm.sandbox.images import EngineBinary
 from rho_wasm.toolchains import EngineShelf
 from rho_wasm.untrusted import inert
 
@@ -110,7 +111,7 @@ def _look(data: bytes) -> _Looked:
         admitted = admit_image(data)
         memory = admitted.image.pages * PAGE_BYTES
         return _Looked([f"{IMAGE_MODULE}.{IMAGE_MEMORY}"], [], memory, image=_image(admitted, data))
-    found = admit(data, standalone=_has_installed_engine(data))
+    found = admit(data, engine=_installed_engine(data))
     imports = sorted(f"{module}.{name}" for module, name in found.imports)
     return _Looked(imports, sorted(found.exports), found.memory_min_bytes, found)
 
@@ -128,10 +129,10 @@ def _image(admitted: AdmittedImage, data: bytes) -> dict[str, Any]:
     }
 
 
-def _has_installed_engine(data: bytes) -> bool:
+def _installed_engine(data: bytes) -> EngineBinary | None:
+    """The one that the module claims to have in it."""
     claimed = claimed_engine(data, limits=HostLimits())
-    engine = EngineShelf.default().find(claimed) if claimed is not None else None
-    return engine is not None and has_code_of(data, engine)
+    return EngineShelf.default().find(claimed) if claimed is not None else None
 
 
 def section_sizes(module: bytes) -> list[tuple[str, int]]:

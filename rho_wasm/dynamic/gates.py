@@ -63,7 +63,7 @@ class SwitchGates:
         *,
         modules: ModulePool,
         policy: Policy,
-        limits: Callable[[ToolDeclaration, ToolVersion, Manifest], Limits],
+        limits: Callable[[ToolDeclaration, ToolVersion, Manifest, bool], Limits],
         approve: Approve | None,
         rebuild: Rebuild | None,
     ) -> None:
@@ -146,7 +146,7 @@ class SwitchGates:
         self, module: GuestModule, declaration: ToolDeclaration, version: ToolVersion, *, ends: float
     ) -> list[str]:
         problems: list[str] = []
-        limits = self._limits(declaration, version, module.manifest)
+        limits = self._limits(declaration, version, module.manifest, module.standalone)
         for number, example in enumerate(declaration.examples, 1):
             if anyio.current_time() >= ends:
                 seconds = f"{_EXAMPLES_S:.0f} s"

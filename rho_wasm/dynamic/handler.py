@@ -44,7 +44,7 @@ class GuestHandler:
     trusted_errors = True
     takes_copies = True
 
-    __slots__ = ("_guard", "_modules", "_policy", "_sandbox", "generation", "limits", "version")
+    __slots__ = ("_guard", "_modules", "_policy", "_sandbox", "_standalone_limits", "generation", "limits", "version")
 
     def __init__(
         self,
@@ -56,10 +56,14 @@ class GuestHandler:
         modules: ModulePool,
         sandbox: Sandbox,
         guard: Guard,
+        standalone_limits: Limits | None = None,
     ) -> None:
+        """``standalone_limits`` hold in place of ``limits`` where the module proves to be a standalone one. The
+        deadline is the same."""
         self.version = version
         self.generation = generation
         self.limits = limits
+        self._standalone_limits = standalone_limits
         self._policy = policy
         self._modules = modules
         self._sandbox = sandbox
@@ -92,12 +96,14 @@ class GuestHandler:
         try:
             used = self._modules.enter(self.version.artifact)
             try:
+                module = used.module or await self._modules.load(used)
+                standalone = self._standalone_limits if module.standalone else None
                 answer = await self._sandbox.call(
-                    used.module or await self._modules.load(used),
+                    module,
                     tool=self.version.tool,
                     arguments=arguments,
                     context=self._told(context),
-                    limits=self.limits,
+                    limits=standalone or self.limits,
                     meter=meter,
                     copied=copied,
                 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import NamedTuple
 
 from rho_wasm.dynamic.artifact import Artifact
 from rho_wasm.dynamic.generation import Generation, ToolVersion, VersionKey
@@ -17,6 +18,7 @@ from rho_wasm.limits import HostLimits, Limits
 from rho_wasm.manifest import Manifest, ToolDeclaration
 from rho_wasm.policy import Policy
 from rho_wasm.sandbox import Sandbox
+from rho_wasm.sandbox.abi import ENGINE_EXTENSION
 from rho_wasm.tools import Tool
 from rho_wasm.untrusted import exception_text
 
@@ -42,6 +44,13 @@ class Offer:
         return frozenset(self.generation.tools[name].artifact for name in self.tools)
 
 
+class _Bounds(NamedTuple):
+    """Of the calls of a version, and of those of one that proves to be the standalone module that it claims to be."""
+
+    limits: Limits
+    standalone: Limits | None
+
+
 class OfferMaker:
     """Makes offers. Keeps what it made of each version, so that a switch of one tool among many is cheap.
 
@@ -57,7 +66,7 @@ class OfferMaker:
         self._guard = guard
         self._policy = policy
         self._limits = limits
-        self._made: dict[VersionKey, tuple[ToolVersion, Tool, Limits]] = {}
+        self._made: dict[VersionKey, tuple[ToolVersion, Tool, _Bounds]] = {}
 
     def make(self, switch: int, generation: Generation) -> Offer:
         """What ``generation`` offers now: without quarantined versions, and without tools whose artifact is damaged."""
@@ -76,20 +85,25 @@ class OfferMaker:
             made[key] = known
             held = self._guard.held(key)
             if held is None or held.mode == "suspend":
-                _, tool, limits = known
+                _, tool, bounds = known
                 # A validated copy would check the same schema again for every tool at every switch.
-                tools[name] = tool.model_copy(update={"handler": self._handler(key, generation.number, limits)})
+                tools[name] = tool.model_copy(update={"handler": self._handler(key, generation.number, bounds)})
         self._made = made
         return Offer(switch, generation, MappingProxyType(tools), tuple(tools[name] for name in sorted(tools)), damaged)
 
-    def limits(self, declaration: ToolDeclaration, version: ToolVersion, manifest: Manifest) -> Limits:
-        """The bounds that calls of a version have here. ``manifest`` is the one that ``declaration`` stands in."""
-        base = self._limits.call_of(image=manifest.is_image)
+    def limits(
+        self, declaration: ToolDeclaration, version: ToolVersion, manifest: Manifest, standalone: bool = False
+    ) -> Limits:
+        """The bounds that calls of a version have here. ``manifest`` is the one that ``declaration`` stands in.
+
+        ``standalone`` is what its module, which was loaded, says of itself.
+        """
+        base = self._limits.call_of(image=manifest.is_image, standalone=standalone)
         return effective_limits(declaration, version, policy=self._policy, limits=base)
 
     def _base(
         self, key: VersionKey, version: ToolVersion, generation: int, artifacts: dict[str, Artifact | StoreError]
-    ) -> tuple[ToolVersion, Tool, Limits]:
+    ) -> tuple[ToolVersion, Tool, _Bounds]:
         artifact = artifacts.get(version.artifact)
         if artifact is None:
             try:
@@ -102,7 +116,10 @@ class OfferMaker:
         declaration = artifact.manifest.tool(key.tool)
         if declaration is None:
             raise Corrupt(f"the artifact {version.artifact} declares no tool {key.tool}")
-        limits = self.limits(declaration, version, artifact.manifest)
+        manifest = artifact.manifest
+        limits = self.limits(declaration, version, manifest)
+        claims = ENGINE_EXTENSION in (manifest.extensions or {})
+        bounds = _Bounds(limits, self.limits(declaration, version, manifest, standalone=True) if claims else None)
         tool = Tool(
             name=key.tool,
             description=declaration.description,
@@ -115,19 +132,20 @@ class OfferMaker:
                 **(declaration.metadata or {}),
                 "rho_wasm": {
                     "artifact": version.artifact,
-                    "language": artifact.language or artifact.manifest.language,
+                    "language": artifact.language or manifest.language,
                 },
             },
-            handler=self._handler(key, generation, limits),
+            handler=self._handler(key, generation, bounds),
             **hints(declaration, version),
         )
-        return version, tool, limits
+        return version, tool, bounds
 
-    def _handler(self, key: VersionKey, generation: int, limits: Limits) -> GuestHandler:
+    def _handler(self, key: VersionKey, generation: int, bounds: _Bounds) -> GuestHandler:
         return GuestHandler(
             key,
             generation=generation,
-            limits=limits,
+            limits=bounds.limits,
+            standalone_limits=bounds.standalone,
             policy=self._policy,
             modules=self._modules,
             sandbox=self._sandbox,

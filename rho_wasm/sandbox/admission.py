@@ -18,10 +18,12 @@ from rho_wasm.sandbox import admission_checks as sections
 from rho_wasm.sandbox import admission_layout as layout
 from rho_wasm.sandbox.abi import EXPORT_TYPES, INITIALIZE, MEMORY, PAGE_BYTES
 from rho_wasm.sandbox.admission_bodies import check_bodies
+from rho_wasm.sandbox.admission_engine import is_standalone_of
 from rho_wasm.sandbox.admission_module import Facts
+from rho_wasm.sandbox.images import EngineBinary
 from rho_wasm.wasm import HEADER
 
-__all__ = ["CHECKS", "Admitted", "admit"]
+__all__ = ["CHECKS", "Admitted", "admit", "check_standalone"]
 
 _NAME_SECTION = "name"
 
@@ -66,7 +68,7 @@ class Admitted:
     exports: frozenset[str]
     """Those of the ABI that it has."""
     standalone: bool = False
-    """Its code is an installed engine's (admission_engine.py), and it is held to the bounds of engines."""
+    """Its code is an installed engine's (admission_engine.py), and is held to the bounds of engines."""
 
     @property
     def has_initialize(self) -> bool:
@@ -74,16 +76,18 @@ class Admitted:
         return INITIALIZE in self.exports
 
 
-def admit(wasm: bytes, *, limits: HostLimits | None = None, standalone: bool = False) -> Admitted:
+def admit(wasm: bytes, *, limits: HostLimits | None = None, engine: EngineBinary | None = None) -> Admitted:
     """Lets ``wasm`` in, or raises :class:`ModuleRejected` with the reason of the first check that said no.
 
-    ``standalone`` says that its code is known to be an installed engine's.
+    ``engine`` is the one that it claims to have in it, where that is installed. If it does, byte for byte, that part of
+    it is not held to the bounds of guests.
     """
     limits = limits or HostLimits()
-    module = Facts(wasm, limits.for_engines() if standalone else limits)
-    for check in CHECKS:
-        if check is not check_bodies or not standalone:
-            check(module)
+    standalone = engine is not None and is_standalone_of(wasm, engine)
+    if engine is not None and standalone:
+        module = _standalone(wasm, limits, engine_bytes=len(engine.wasm))
+    else:
+        module = _checked(wasm, limits, CHECKS)
     assert module.manifest is not None, "check_manifest fills it or raises"
     return Admitted(
         sha256=hashlib.sha256(wasm).hexdigest(),
@@ -96,6 +100,24 @@ def admit(wasm: bytes, *, limits: HostLimits | None = None, standalone: bool = F
         exports=frozenset(module.exports) & {MEMORY, *EXPORT_TYPES},
         standalone=standalone,
     )
+
+
+def check_standalone(wasm: bytes, *, limits: HostLimits) -> None:
+    """Raises what ``wasm`` would be refused for if all that is an engine's in it were known to be one's."""
+    _standalone(wasm, limits, engine_bytes=None)
+
+
+def _standalone(wasm: bytes, limits: HostLimits, *, engine_bytes: int | None) -> Facts:
+    # The bodies are the engine's. They are as they are.
+    checks = tuple(check for check in CHECKS if check is not check_bodies)
+    return _checked(wasm, limits.for_standalone(engine_bytes), checks)
+
+
+def _checked(wasm: bytes, limits: HostLimits, checks: tuple[Callable[[Facts], None], ...]) -> Facts:
+    module = Facts(wasm, limits)
+    for check in checks:
+        check(module)
+    return module
 
 
 def _without_customs(module: Facts) -> bytes:

@@ -1,8 +1,9 @@
 """Which modules may be engines. Their bytes are pinned by a hash, so they are not held to the bounds of guests.
 
 What is asked is what the host relies on: the imports that guests may have, exactly an engine's exports, one memory, no
-start section. wasmtime validates the rest where it compiles. A guest that has an engine's code, and says which, is a
-standalone tool: what it costs to compile is known, so it is held to the bounds of engines too.
+start section. wasmtime validates the rest where it compiles. A guest that is an engine but for its memory, exports and
+manifest, and says which, is a standalone tool: what the engine's part of it costs to compile is known, so that part is
+held to the bounds of engines too.
 """
 
 from __future__ import annotations
@@ -18,13 +19,15 @@ from rho_wasm.manifest import Manifest
 from rho_wasm.sandbox import admission_checks as checks
 from rho_wasm.sandbox import admission_layout as layout
 from rho_wasm.sandbox.abi import ENGINE_EXPORTS, ENGINE_EXTENSION, GLOBAL_PREFIX, MANIFEST_SECTION, MEMORY
-from rho_wasm.sandbox.admission_module import CODE, EXPORT, FUNCTION, TYPE, Facts, finished, shown
+from rho_wasm.sandbox.admission_module import DATA, DATA_COUNT, EXPORT, MEMORIES, Facts, finished, shown
 from rho_wasm.sandbox.images import EngineBinary
-from rho_wasm.wasm import HEADER, custom, sections
+from rho_wasm.wasm import CUSTOM, HEADER, sections
 
-__all__ = ["AdmittedEngine", "admit_engine", "check_engine_hash", "claimed_engine", "has_code_of"]
+__all__ = ["AdmittedEngine", "admit_engine", "check_engine_hash", "claimed_engine", "is_standalone_of"]
 
-_CODE_SECTIONS = (TYPE, FUNCTION, CODE)
+_OF_STANDALONE = (CUSTOM, MEMORIES, EXPORT, DATA_COUNT, DATA)
+"""What a standalone tool has of its own. All else is its engine's."""
+_HASH_BYTES = 32
 
 _FUNCTION_KIND, _MEMORY_KIND, _GLOBAL_KIND = 0, 2, 3
 
@@ -61,27 +64,42 @@ def check_engine_hash(engine: EngineBinary) -> None:
 
 
 def claimed_engine(wasm: bytes, *, limits: HostLimits) -> bytes | None:
-    """The engine that a module says it has in it. None for most, and for what cannot be read."""
-    if ENGINE_EXTENSION.encode() not in wasm:
-        return None
+    """The SHA-256 of the engine that a module says it has in it. None for most, and for what cannot be read or is no
+    SHA-256. Takes no longer for a larger module."""
     try:
-        payload = custom(wasm, MANIFEST_SECTION)
-        if payload is None or len(payload) > limits.manifest_bytes:
+        payload = _manifest_of(wasm, limits)
+        if ENGINE_EXTENSION.encode() not in payload:
             return None
         extensions = Manifest.decode(payload, limits=limits).extensions or {}
     except ModuleRejected:
         return None  # The admission of guests says what is wrong with it.
     claimed = extensions.get(ENGINE_EXTENSION)
-    return claimed if isinstance(claimed, bytes) else None
+    return claimed if isinstance(claimed, bytes) and len(claimed) == _HASH_BYTES else None
 
 
-def has_code_of(wasm: bytes, engine: EngineBinary) -> bool:
-    """Whether types, functions and code of ``wasm`` are those of ``engine``, byte for byte."""
-    return _code_of(wasm) == _code_of(engine.wasm)
+def _manifest_of(wasm: bytes, limits: HostLimits) -> bytes:
+    """The first one. Empty where there is none, and for one that is too large to be looked at."""
+    for section in sections(wasm):
+        if section.id == CUSTOM:
+            reader = section.reader(wasm)
+            if reader.name(max_bytes=limits.name_bytes) == MANIFEST_SECTION:
+                small = section.end - reader.position <= limits.manifest_bytes
+                return wasm[reader.position : section.end] if small else b""
+    return b""
 
 
-def _code_of(wasm: bytes) -> list[bytes]:
-    return [wasm[section.start : section.end] for section in sections(wasm) if section.id in _CODE_SECTIONS]
+def is_standalone_of(wasm: bytes, engine: EngineBinary) -> bool:
+    """Whether ``wasm`` is ``engine``, byte for byte, but for its memory, its data, its exports and its manifest."""
+    return _engine_part(wasm) == _engine_part(engine.wasm)
+
+
+def _engine_part(wasm: bytes) -> bytes:
+    # Copies of megabytes hold the interpreter lock, and with it the event loop. Hashing lets go of it.
+    part, view = hashlib.sha256(), memoryview(wasm)
+    for section in sections(wasm):
+        if section.id not in _OF_STANDALONE:
+            part.update(view[section.start : section.end])
+    return part.digest()
 
 
 def _check_exports(module: Facts) -> None:

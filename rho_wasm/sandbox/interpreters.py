@@ -8,10 +8,10 @@ milliseconds.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
+from typing import Any
 
-import anyio
 import anyio.lowlevel
 import anyio.to_thread
 
@@ -26,18 +26,22 @@ from rho_wasm.sandbox.module import Linked
 from rho_wasm.sandbox.rewrite import rewritten
 from rho_wasm.sandbox.runtime import Runtime
 from rho_wasm.sandbox.sealed import SealedFile, can_seal
+from rho_wasm.sandbox.turns import Turns
 from rho_wasm.untrusted import inert, type_name
 
 __all__ = ["EngineMissing", "Interpreters"]
 
 
 class EngineMissing(ModuleRejected):
-    """The engine of an image is not on this host. Nothing is wrong with the image, and installing it helps."""
+    """An engine that is needed is not on this host. Nothing is wrong with the tool, and installing the engine helps.
 
-    def __init__(self, sha256: bytes, why: str = "is not installed") -> None:
+    ``sha256`` is 32 bytes. ``needs`` is what needs it.
+    """
+
+    def __init__(self, sha256: bytes, why: str = "is not installed", *, needs: str = "the image") -> None:
         super().__init__(
             "engine_missing",
-            f"the engine {sha256.hex()[:12]} that the image needs {why}",
+            f"the engine {sha256.hex()[:12]} that {needs} needs {why}",
             name=sha256.hex(),
             hint="install it with rho-wasm engines install, or build the tool again for an engine that is there",
         )
@@ -61,7 +65,7 @@ class Interpreters:
         self._lock = threading.Lock()
         self._runtime: Runtime | None = None
         self._loaded: dict[bytes, LoadedEngine] = {}
-        self._of_loop: anyio.lowlevel.RunVar[anyio.Lock] = anyio.lowlevel.RunVar("rho_wasm.sandbox.interpreters")
+        self._of_loop: anyio.lowlevel.RunVar[Turns] = anyio.lowlevel.RunVar("rho_wasm.sandbox.interpreters")
         self._closed = False
         self.compiled = 0
         """Engines that were compiled here."""
@@ -79,10 +83,12 @@ class Interpreters:
         """The engine of that hash, found and loaded if need be. Raises :class:`ModuleRejected`."""
         if (known := self._loaded.get(sha256)) is not None:
             return known
-        async with self._one():
-            if (known := self._loaded.get(sha256)) is not None:
-                return known
-            return await self._load(await anyio.to_thread.run_sync(self._found, sha256))
+
+        async def find_and_load() -> LoadedEngine:
+            known = self._loaded.get(sha256)
+            return known or await self._load(await anyio.to_thread.run_sync(self._found, sha256))
+
+        return await self._alone(find_and_load)
 
     async def runtime(self) -> Runtime:
         """What engines run on. Made now, if it is not there yet."""
@@ -99,8 +105,11 @@ class Interpreters:
         """``binary``, loaded if need be. Raises :class:`ModuleRejected`."""
         if (known := self._loaded.get(binary.sha256)) is not None:
             return known
-        async with self._one():
+
+        async def load() -> LoadedEngine:
             return self._loaded.get(binary.sha256) or await self._load(binary)
+
+        return await self._alone(load)
 
     def close(self) -> None:
         """Once no call runs. Idempotent."""
@@ -113,13 +122,13 @@ class Interpreters:
         if runtime is not None:
             runtime.close()
 
-    def _one(self) -> anyio.Lock:
+    async def _alone(self, load: Callable[[], Coroutine[Any, Any, LoadedEngine]]) -> LoadedEngine:
         """One engine is loaded at a time: compiling one takes every core as it is."""
-        lock = self._of_loop.get(None)
-        if lock is None:
-            lock = anyio.Lock()
-            self._of_loop.set(lock)
-        return lock
+        turns = self._of_loop.get(None)
+        if turns is None:
+            turns = Turns()
+            self._of_loop.set(turns)
+        return await turns.run("engine", load)
 
     def _found(self, sha256: bytes) -> EngineBinary:
         if self._finder is None:

@@ -6,18 +6,15 @@ import hashlib
 import sys
 import threading
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
 
-import anyio
 import anyio.lowlevel
 import anyio.to_thread
 
 from rho_wasm.errors import ModuleRejected
 from rho_wasm.limits import HostLimits
-from rho_wasm.sandbox.admission import Admitted, admit
-from rho_wasm.sandbox.admission_engine import claimed_engine, has_code_of
+from rho_wasm.sandbox.admission import Admitted, admit, check_standalone
+from rho_wasm.sandbox.admission_engine import claimed_engine
 from rho_wasm.sandbox.admission_image import AdmittedImage, admit_image, is_image
 from rho_wasm.sandbox.cache import NativeCache, native_key
 from rho_wasm.sandbox.compile import CompileUnavailable, compile_native
@@ -26,22 +23,17 @@ from rho_wasm.sandbox.interpreters import EngineMissing, Interpreters
 from rho_wasm.sandbox.module import GuestModule, NativeModule
 from rho_wasm.sandbox.rewrite import rewritten
 from rho_wasm.sandbox.runtime import Runtime
+from rho_wasm.sandbox.turns import Turns
 
 __all__ = ["Loader"]
 
 _COMPILE_AT_ONCE = 2
 """Children that compile at once: each may take a core and a gigabyte."""
+_COMPILING = "compiling"
+"""The key of their turns. Those of loads are hashes."""
 _REFUSED_KEPT = 1_024
 _IN_THREAD = sys.maxsize
 """Of a module that is known to hold the event loop's thread for too long: as if it had done so that often."""
-
-
-@dataclass(slots=True)
-class _OfLoop:
-    """What belongs to one event loop, because it waits there."""
-
-    compiling: anyio.Semaphore
-    loading: dict[str, anyio.Lock]
 
 
 class Loader:
@@ -63,7 +55,7 @@ class Loader:
         self._lock = threading.Lock()
         self._alive: dict[str, NativeModule] = {}
         self._refusals: OrderedDict[str, ModuleRejected] = OrderedDict()
-        self._of_loop: anyio.lowlevel.RunVar[_OfLoop] = anyio.lowlevel.RunVar("rho_wasm.sandbox.loader")
+        self._of_loop: anyio.lowlevel.RunVar[Turns] = anyio.lowlevel.RunVar("rho_wasm.sandbox.loader")
         self.compiled = 0
         """Modules that were compiled here."""
         self.refused = 0
@@ -75,7 +67,11 @@ class Loader:
         return len(self._alive)
 
     async def load(self, wasm: bytes) -> GuestModule:
-        """Raises :class:`ModuleRejected`. A refusal is remembered by hash, so it costs once."""
+        """Raises :class:`ModuleRejected`. A refusal is remembered by hash, so it costs once.
+
+        One load of the same bytes goes on at a time. Where it is cancelled, or a signal handler raises in it, the next
+        one takes over.
+        """
         try:
             return await self._load(wasm)
         except ModuleRejected:
@@ -86,27 +82,29 @@ class Loader:
         if len(wasm) > self._limits.for_engines().module_bytes:
             admit(wasm, limits=self._limits)  # It is refused for its size, before anything reads it.
         sha256 = await anyio.to_thread.run_sync(_sha256, wasm)
-        async with self._once(sha256):
-            if (refusal := self._refusals.get(sha256)) is not None:
-                raise _again(refusal)
-            native = self._alive.get(sha256)
-            if native is not None and native.hold():
-                return GuestModule(native)
-            try:
-                admitted = await anyio.to_thread.run_sync(self._admit, wasm)
-                native = await self._native(admitted) if isinstance(admitted, Admitted) else None
-            except (CompileUnavailable, EngineMissing):
-                raise
-            except ModuleRejected as rejected:
-                self._remember(sha256, rejected)
-                raise
-            if native is None:
-                assert isinstance(admitted, AdmittedImage), "there are no others"
-                # What an engine is refused for is not its images' fault, and is not remembered of them.
-                native = await self._over_engine(admitted)
-            with self._lock:
-                self._alive[sha256] = native
+        return await self._turns().run(sha256, lambda: self._load_now(wasm, sha256))
+
+    async def _load_now(self, wasm: bytes, sha256: str) -> GuestModule:
+        if (refusal := self._refusals.get(sha256)) is not None:
+            raise _again(refusal)
+        native = self._alive.get(sha256)
+        if native is not None and native.hold():
             return GuestModule(native)
+        try:
+            admitted = await anyio.to_thread.run_sync(self._admit, wasm)
+            native = await self._native(admitted) if isinstance(admitted, Admitted) else None
+        except (CompileUnavailable, EngineMissing):
+            raise
+        except ModuleRejected as rejected:
+            self._remember(sha256, rejected)
+            raise
+        if native is None:
+            assert isinstance(admitted, AdmittedImage), "there are no others"
+            # What an engine is refused for is not its images' fault, and is not remembered of them.
+            native = await self._over_engine(admitted)
+        with self._lock:
+            self._alive[sha256] = native
+        return GuestModule(native)
 
     def _admit(self, wasm: bytes) -> Admitted | AdmittedImage:
         limits = self._limits
@@ -114,13 +112,14 @@ class Loader:
             return admit_image(wasm, limits=limits)
         if (claimed := claimed_engine(wasm, limits=limits)) is None:
             return admit(wasm, limits=limits)
-        engine = self.interpreters.find(claimed)
-        if engine is not None:
-            return admit(wasm, limits=limits, standalone=has_code_of(wasm, engine))
+        if (engine := self.interpreters.find(claimed)) is not None:
+            return admit(wasm, limits=limits, engine=engine)
         try:
             return admit(wasm, limits=limits)
         except ModuleRejected:
-            raise EngineMissing(claimed) from None
+            # What it would be refused for with its engine too is what is wrong with it.
+            check_standalone(wasm, limits=limits)
+            raise EngineMissing(claimed, needs="the module") from None
 
     async def _over_engine(self, admitted: AdmittedImage) -> NativeModule:
         engine = await self.interpreters.of_hash(admitted.engine)
@@ -141,15 +140,18 @@ class Loader:
                 except ValueError:
                     await anyio.to_thread.run_sync(self._cache.discard, key)
         code = await anyio.to_thread.run_sync(rewritten, admitted.code)
-        async with self._loop_state().compiling:
-            compiled = await compile_native(
+        compiled = await self._turns().run(
+            _COMPILING,
+            lambda: compile_native(
                 code,
                 original=b"" if code is admitted.code else admitted.code,
                 names=admitted.names,
                 code_bytes=admitted.code_bytes,
                 limits=limits,
                 config=runtime.config,
-            )
+            ),
+            most=_COMPILE_AT_ONCE,
+        )
         try:
             native = await anyio.to_thread.run_sync(self._link, runtime, admitted, compiled)
         except ValueError as error:
@@ -161,7 +163,14 @@ class Loader:
 
     def _link(self, runtime: Runtime, admitted: Admitted, code: bytes) -> NativeModule:
         linked = runtime.link(code, guest=True)
-        return NativeModule(admitted.sha256, admitted.manifest, linked, names=admitted.names, on_end=self._ended)
+        return NativeModule(
+            admitted.sha256,
+            admitted.manifest,
+            linked,
+            names=admitted.names,
+            on_end=self._ended,
+            standalone=admitted.standalone,
+        )
 
     def _ended(self, native: NativeModule) -> None:
         with self._lock:
@@ -173,25 +182,13 @@ class Loader:
         while len(self._refusals) > _REFUSED_KEPT:
             self._refusals.popitem(last=False)
 
-    def _loop_state(self) -> _OfLoop:
-        state = self._of_loop.get(None)
-        if state is None:
-            state = _OfLoop(anyio.Semaphore(_COMPILE_AT_ONCE), {})
-            self._of_loop.set(state)
-        return state
-
-    @asynccontextmanager
-    async def _once(self, sha256: str) -> AsyncIterator[None]:
-        """One loader of these bytes at a time; if it is cancelled, the next one takes over."""
-        loading = self._loop_state().loading
-        lock = loading.setdefault(sha256, anyio.Lock())
-        try:
-            async with lock:
-                yield
-        finally:
-            about = lock.statistics()
-            if not about.locked and not about.tasks_waiting:
-                loading.pop(sha256, None)
+    def _turns(self) -> Turns:
+        """Those of this event loop, where they are waited for."""
+        turns = self._of_loop.get(None)
+        if turns is None:
+            turns = Turns()
+            self._of_loop.set(turns)
+        return turns
 
 
 def _sha256(data: bytes) -> str:

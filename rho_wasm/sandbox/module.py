@@ -109,12 +109,14 @@ class NativeModule:
         *,
         names: bytes,
         on_end: Callable[[NativeModule], None],
+        standalone: bool = False,
     ) -> None:
         self.sha256 = sha256
         self.names = names
         """The payload of its ``name`` section."""
         self.manifest = manifest
         self.linked = linked
+        self.standalone = standalone
         self.tools = frozenset(tool.name for tool in manifest.tools)
         self.declared = frozenset(manifest.capabilities)
         self._on_end = on_end
@@ -158,6 +160,8 @@ class GuestModule:
         self.sha256 = native.sha256
         """Of the whole file as it was loaded, in hex."""
         self.manifest: Manifest = native.manifest
+        self.standalone = native.standalone
+        """It has the code of an engine in it that is installed here, and may be given the limits of engines."""
         self._native: NativeModule | None = native
 
     def held(self) -> NativeModule:

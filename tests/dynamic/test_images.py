@@ -18,6 +18,7 @@ from rho_wasm.policy import Policy
 from rho_wasm.results import ToolResult
 from rho_wasm.sandbox import Sandbox
 from rho_wasm.sandbox.images import EngineBinary
+from rho_wasm.toolchains.standalone import standalone
 from tests.sandbox.toy_engine import find, image_of, load, toy
 
 pytestmark = pytest.mark.anyio
@@ -104,3 +105,25 @@ async def test_examples_of_an_image_are_run_with_the_bounds_of_engines(tmp_path:
             await host.source.activate(await host.source.stage(add=[await artifact("--", examples=bad)], author="a"))
         await host.source.activate(await host.source.stage(add=[await artifact("--", examples=good)], author="a"))
         assert (await called(host)).value == ["--", 1, 1]
+
+
+async def test_a_standalone_module_has_the_bounds_of_engines_where_it_proves_to_be_one(tmp_path: Path) -> None:
+    examples = [{"arguments": {}, "answer": {"ok": ["--", 1, 1]}}]
+    made = Artifact.from_wasm(standalone((await artifact("--", examples=examples)).wasm, toy().wasm))
+    limits = HostLimits(call=Limits(fuel=1, deadline_ms=4_000), engine_call=Limits.for_engines())
+    policy = Policy.model_validate({"gates": {"on": ["examples"]}})
+    async with Host.open(tmp_path / "store", core=[], policy=policy, engines=find, limits=limits) as host:
+        await host.source.activate(await host.source.stage(add=[made], author="a"))
+        assert (await called(host)).value == ["--", 1, 1]
+    async with Host.open(tmp_path / "store", core=[], policy=policy, limits=limits) as host:
+        assert (await called(host)).reason == "out_of_fuel"
+
+
+async def test_who_only_claims_to_be_standalone_has_the_bounds_of_guests(tmp_path: Path) -> None:
+    joined = standalone((await artifact("--")).wasm, toy().wasm)
+    other = joined.replace(b"\x80\xfd\x00", b"\x81\xfd\x00")
+    assert other != joined, "a constant of its code is another"
+    limits = HostLimits(call=Limits(fuel=1), engine_call=Limits.for_engines())
+    async with Host.open(":memory:", core=[], policy=NO_GATES, engines=find, limits=limits) as host:
+        await host.source.activate(await host.source.stage(add=[Artifact.from_wasm(other)], author="a"))
+        assert (await called(host)).reason == "out_of_fuel"

@@ -15,6 +15,7 @@ from rho_wasm.limits import HostLimits, Limits
 from rho_wasm.results import Ok
 from rho_wasm.sandbox import NativeCache, Sandbox
 from rho_wasm.sandbox.abi import ENGINE_EXTENSION
+from rho_wasm.sandbox.admission_engine import is_standalone_of
 from rho_wasm.sandbox.images import EngineBinary
 from rho_wasm.toolchains import build
 from rho_wasm.toolchains.binary_reader import read_module
@@ -64,6 +65,7 @@ async def test_it_is_a_plain_guest_that_says_which_engine_is_in_it(sandbox: Sand
         for data in (joined, TOY_WASM)
     ]
     assert sections[0] == sections[1]
+    assert is_standalone_of(joined, _ENGINE)
 
 
 async def test_another_engine_is_refused(sandbox: Sandbox) -> None:
