@@ -63,7 +63,7 @@ def ask_host(state: CallState, length: int, read: Callable[[], bytes]) -> int:
 
     The reply waits in ``state``, in place of an earlier one; its length is answered. Raises :class:`GuestTrap`.
     """
-    state.reply = None
+    state.reply, state.reply_taken = None, 0
     state.reply = reply = _reply(state, length, read)
     return len(reply)
 
@@ -120,9 +120,10 @@ def _error(kind: str, message: str) -> bytes:
 def _host_take(state: CallState, memory: GuestMemory, pointer: int, length: int) -> int:
     if state.reply is None:
         raise GuestTrap("trapped", "host_take was called with no reply waiting")
-    part = state.reply[: length & _LENGTH_MASK]
+    start = state.reply_taken
+    part = state.reply[start : start + (length & _LENGTH_MASK)]
     memory.write(pointer, part)
-    state.reply = None
+    state.reply, state.reply_taken = None, 0
     return len(part)
 
 

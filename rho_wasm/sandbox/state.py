@@ -62,6 +62,8 @@ class CallState:
     """True on the event loop's thread: a host function that would take long raises :class:`Elsewhere`."""
     reply: bytes | None = None
     """The reply that waits for ``host_take``."""
+    reply_taken = 0
+    """How much of it was read through a descriptor already."""
     answering = False
     """True inside ``rho_call``; before it every host call is denied."""
     exit_code: int | None = None

@@ -124,14 +124,17 @@ def _fd_read(state: CallState, memory: GuestMemory, descriptor: int, iovs: int, 
     pieces = _pieces(memory, iovs, count)
     for pointer, length in pieces:
         _inside(memory, pointer, length)
-    reply, taken = state.reply or b"", 0
+    reply = state.reply or b""
+    begin = end = state.reply_taken
     for pointer, length in pieces:
-        part = reply[taken : taken + length]
+        part = reply[end : end + length]
         memory.write(pointer, part)
-        taken += len(part)
-    memory.write_u32(read, taken)
-    # Once all of it is taken, it is gone.
-    state.reply = reply[taken:] or None
+        end += len(part)
+    memory.write_u32(read, end - begin)
+    # What is left stays where it is: it is not copied at each read of a byte.
+    state.reply_taken = end
+    if end >= len(reply):
+        state.reply, state.reply_taken = None, 0
     return SUCCESS
 
 

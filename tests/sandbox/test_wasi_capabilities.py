@@ -14,6 +14,7 @@ from rho_wasm import plain
 from rho_wasm.errors import CapabilityError
 from rho_wasm.limits import Limits
 from rho_wasm.sandbox.imports import EXTRA_HOST_CALLS
+from rho_wasm.sandbox.imports import FUNCTIONS as RHO_FUNCTIONS
 from rho_wasm.sandbox.memory import GuestMemory
 from rho_wasm.sandbox.state import CallState, Capabilities, Elsewhere, GuestTrap
 from rho_wasm.sandbox.wasi import CAPABILITIES, FUNCTIONS, MAX_IOVS
@@ -262,3 +263,34 @@ def test_more_bytes_than_can_be_counted_are_refused() -> None:
     channel = Channel()
     channel.memory.write(TABLE, struct.pack("<IIII", 0, 2**31, 0, 2**31))
     assert channel("fd_write", CAPABILITIES, TABLE, 2, COUNT) == EINVAL
+
+
+def test_what_is_left_of_a_reply_is_not_copied_by_a_read() -> None:
+    """20,000 reads of a byte out of a megabyte copied 20 GB."""
+    channel = Channel()
+    channel.write(plain.encode({"capability": "echo", "arguments": {"text": "a" * 40_000}}))
+    whole = channel.state.reply
+    assert whole is not None
+    assert channel.read(1, 2) == whole[:3]
+    assert channel.state.reply is whole
+    assert channel.read(2) == whole[3:5]
+    assert channel.state.reply is whole
+    assert b"".join(channel.parts(30_000)) == whole[5:]
+    assert channel.read(8) == b""
+
+
+def test_a_reply_that_was_read_in_part_is_taken_from_there_and_the_next_one_from_its_beginning() -> None:
+    channel = Channel()
+    take = next(each for each in RHO_FUNCTIONS if each.name == "host_take")
+    request = plain.encode({"capability": "echo", "arguments": {"n": 1}})
+    channel.write(request)
+    whole = channel.state.reply
+    assert whole is not None
+    assert channel.read(4) == whole[:4]
+    assert take.call(channel.state, channel.memory, ROOM, 1_000) == len(whole) - 4
+    assert channel.memory.read(ROOM, len(whole) - 4) == whole[4:]
+    assert channel.read(4) == b""
+    channel.write(request)
+    assert channel.read(4) == whole[:4]
+    channel.write(request)
+    assert channel.read(1_000) == whole
