@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 import anyio.to_thread
@@ -62,6 +62,10 @@ async def image_of(
         loaded = await sandbox.load_source(engine, request)
     except ToolError as error:
         raise _not_loaded(error, language=language, file=file) from error
+    except BuildError as error:
+        # The sandbox knows neither: it names the engine.
+        named = [replace(each, file=inert(file, limit=128)) for each in error.diagnostics]
+        raise BuildError(language, named, reason=error.reason, hint=error.hint) from None
     return await anyio.to_thread.run_sync(
         lambda: _written(loaded, engine, file=file, language=language, limits=limits, extensions=extensions)
     )

@@ -105,6 +105,7 @@ async def test_a_source_that_cannot_be_loaded_says_why(
     if source == "e-":
         [diagnostic] = failed.value.diagnostics
         assert (diagnostic.file, diagnostic.line, diagnostic.message) == ("t", 3, "no")
+    assert str(failed.value).startswith("python: t:"), "it names what was built, not the engine"
 
 
 async def test_a_source_is_bounded_and_is_text(shelf: EngineShelf) -> None:
