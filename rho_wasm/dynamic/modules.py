@@ -6,11 +6,11 @@ import threading
 from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 
-import anyio
 import anyio.to_thread
 
 from rho_wasm.dynamic.store import Store
 from rho_wasm.sandbox import GuestModule, Sandbox
+from rho_wasm.sandbox.turns import Turns
 
 __all__ = ["ModulePool", "Used"]
 
@@ -24,7 +24,7 @@ class Used:
         self.sha256 = sha256
         self.module: GuestModule | None = None
         self.users = 0
-        self.loading = anyio.Lock()
+        self.loading = Turns()
 
 
 class ModulePool:
@@ -97,11 +97,14 @@ class ModulePool:
 
     async def load(self, used: Used) -> GuestModule:
         """The module, loaded by whoever is first. Raises as :meth:`use` does."""
-        async with used.loading:
+
+        async def load() -> GuestModule:
             if used.module is None:
                 artifact = await anyio.to_thread.run_sync(self._store.artifact, used.sha256)
                 used.module = await self._sandbox.load(artifact.wasm)
-        return used.module
+            return used.module
+
+        return await used.loading.run("module", load)
 
     def _let_go(self) -> None:
         with self._lock:
