@@ -29,7 +29,7 @@ from rho_wasm.sandbox.sealed import SealedFile, can_seal
 from rho_wasm.sandbox.turns import Turns
 from rho_wasm.untrusted import inert, type_name
 
-__all__ = ["EngineMissing", "Interpreters"]
+__all__ = ["EngineMissing", "Interpreters", "link_native", "sealed"]
 
 
 class EngineMissing(ModuleRejected):
@@ -178,14 +178,14 @@ class Interpreters:
         if found is None:
             return None
         try:
-            return _linked(runtime, found)
+            return link_native(runtime, found)
         except ValueError:
             self._cache.discard(key)
             return None
 
     def _linked(self, runtime: Runtime, key: str, compiled: bytes) -> Linked:
         try:
-            linked = _linked(runtime, _sealed(compiled))
+            linked = link_native(runtime, sealed(compiled))
         except ValueError as error:
             raise ModuleRejected("compile_failed", str(error)) from None
         if self._cache is not None:
@@ -193,16 +193,18 @@ class Interpreters:
         return linked
 
 
-def _sealed(compiled: bytes) -> SealedFile | bytes:
+def sealed(compiled: bytes) -> SealedFile | bytes:
+    """Native code of many megabytes as a file, which is mapped and not copied; as it is where that cannot be."""
     try:
         return SealedFile.of(compiled) if can_seal() else compiled
     except OSError:
         return compiled  # There is no memory for a second copy.
 
 
-def _linked(runtime: Runtime, native: SealedFile | bytes) -> Linked:
+def link_native(runtime: Runtime, native: SealedFile | bytes, *, guest: bool = False) -> Linked:
+    """As :meth:`Runtime.link`. A file is closed where it raises."""
     try:
-        return runtime.link(native)
+        return runtime.link(native, guest=guest)
     except BaseException:
         if isinstance(native, SealedFile):
             native.close()

@@ -19,10 +19,11 @@ from rho_wasm.sandbox.admission_image import AdmittedImage, admit_image, is_imag
 from rho_wasm.sandbox.cache import NativeCache, native_key
 from rho_wasm.sandbox.compile import CompileUnavailable, compile_native
 from rho_wasm.sandbox.images import COPIED_AT_ONCE, EngineFinder
-from rho_wasm.sandbox.interpreters import EngineMissing, Interpreters
+from rho_wasm.sandbox.interpreters import EngineMissing, Interpreters, link_native, sealed
 from rho_wasm.sandbox.module import GuestModule, NativeModule
 from rho_wasm.sandbox.rewrite import rewritten
 from rho_wasm.sandbox.runtime import Runtime
+from rho_wasm.sandbox.sealed import SealedFile, can_seal
 from rho_wasm.sandbox.turns import Turns
 
 __all__ = ["Loader"]
@@ -133,7 +134,9 @@ class Loader:
             runtime, limits = await self.interpreters.runtime(), limits.for_engines()
         key = native_key(admitted.sha256, runtime.config)
         if self._cache is not None:
-            cached = await anyio.to_thread.run_sync(self._cache.load, key)
+            # Native code of an engine is copied nowhere: that would hold the interpreter lock for 100 ms.
+            load = self._cache.load_sealed if admitted.standalone and can_seal() else self._cache.load
+            cached: SealedFile | bytes | None = await anyio.to_thread.run_sync(load, key)
             if cached is not None:
                 try:
                     return await anyio.to_thread.run_sync(self._link, runtime, admitted, cached)
@@ -161,8 +164,10 @@ class Loader:
             await anyio.to_thread.run_sync(self._cache.store, key, compiled)
         return native
 
-    def _link(self, runtime: Runtime, admitted: Admitted, code: bytes) -> NativeModule:
-        linked = runtime.link(code, guest=True)
+    def _link(self, runtime: Runtime, admitted: Admitted, code: SealedFile | bytes) -> NativeModule:
+        if admitted.standalone and isinstance(code, bytes):
+            code = sealed(code)
+        linked = link_native(runtime, code, guest=True)
         return NativeModule(
             admitted.sha256,
             admitted.manifest,
