@@ -9,8 +9,8 @@ import anyio
 import typer
 
 from rho_wasm import wasm
-from rho_wasm.cli.options import JsonOption, read_bytes
-from rho_wasm.cli.output import REFUSED, WORKED, Output
+from rho_wasm.cli.options import JsonOption, is_source, read_bytes
+from rho_wasm.cli.output import REFUSED, WORKED, Output, UsageProblem
 from rho_wasm.dynamic.artifact import Artifact
 from rho_wasm.errors import ModuleRejected
 from rho_wasm.limits import MIB, HostLimits
@@ -40,6 +40,8 @@ def inspect_file(
 ) -> int:
     """Say what a module is, without running or compiling it, and whether a host would take it (else exit code 3)."""
     output = Output(as_json=as_json)
+    if is_source(module):
+        raise UsageProblem(f"{module}: is a source; inspect what it becomes: rho-wasm build {module}")
     data = read_bytes(module, limit=64 * MIB)
     artifact = Artifact.from_wasm(data)
     sizes = section_sizes(data)

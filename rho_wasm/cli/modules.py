@@ -18,6 +18,7 @@ from rho_wasm.cli.options import (
     StoreOption,
     TrustedOption,
     artifact_of,
+    is_source,
     parse_arguments,
     policy_of,
     text_argument,
@@ -95,8 +96,16 @@ def write_whole(path: Path, data: bytes) -> None:
 
 
 def call(
-    first: Annotated[str, typer.Argument(metavar="[OUT.wasm] TOOL", help="A module and its tool, or a live tool.")],
-    second: Annotated[str | None, typer.Argument(metavar="", show_default=False)] = None,
+    first: Annotated[
+        str,
+        typer.Argument(
+            metavar="TOOL|FILE",
+            help="A live tool of the store; or a file with tools: .wasm, or a source: .py, .js, .ts, .c or .wat.",
+        ),
+    ],
+    second: Annotated[
+        str | None, typer.Argument(metavar="TOOL_OF_FILE", help="Which of the file's tools.", show_default=False)
+    ] = None,
     arguments: Annotated[str, typer.Option("--arguments", "-a", metavar="JSON", help="JSON, @FILE or - .")] = "{}",
     text: Annotated[
         list[str] | None, typer.Option("--text", metavar="NAME=FILE", help="One argument more: the text of a file.")
@@ -136,8 +145,9 @@ def call(
             )
 
     async def of_store() -> ToolResult:
-        if first.endswith(".wasm") and await anyio.Path(first).is_file():
-            tools = (await artifact_of(Path(first))).tools
+        if is_source(Path(first)) or (first.endswith(".wasm") and await anyio.Path(first).is_file()):
+            with engine_progress(output, "making the engine") as tell:
+                tools = (await artifact_of(Path(first), progress=tell)).tools
             raise UsageProblem(f"name a tool of {first}: {', '.join(tools)}")
         existing_store(store)
         async with Host.open(store, policy=policy_of(policy), on_event=events.append) as host:

@@ -23,6 +23,7 @@ __all__ = [
     "StoreOption",
     "TrustedOption",
     "artifact_of",
+    "is_source",
     "parse_arguments",
     "policy_of",
     "read_bytes",
@@ -90,6 +91,11 @@ def read_bytes(path: Path, *, limit: int) -> bytes:
 def policy_of(path: Path | None) -> Policy:
     """The policy in ``path``, or the default one. Raises :class:`rho_wasm.errors.PolicyError`."""
     return Policy() if path is None else Policy.load(path)
+
+
+def is_source(path: Path) -> bool:
+    """Whether ``path`` is a file that ends as a source of some language does."""
+    return path.suffix in languages().values() and path.is_file()
 
 
 async def artifact_of(

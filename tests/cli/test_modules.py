@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 
 from rho_wasm.cli.app import run
+from rho_wasm.cli.output import Output
+from rho_wasm.cli.results import show_result
 from rho_wasm.resources import fixture
+from rho_wasm.results import ToolResult
 from rho_wasm.testing import guest
 from rho_wasm.untrusted import unsafe_characters
 from tests.cli.conftest import Command
@@ -204,7 +207,7 @@ def test_standard_output_is_the_tools_text_alone(own_folder: Path, capsys: pytes
     captured = capsys.readouterr()
     assert captured.out.splitlines()[-1] == "ok  1 fuel, generation 7"
     assert "fuel" in captured.err
-    assert "generation 7" not in captured.err
+    assert not any(line.startswith("ok  1 fuel") for line in captured.err.splitlines())
 
 
 def test_json_holds_no_character_that_a_terminal_obeys(own_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -253,3 +256,54 @@ def test_an_invalid_module_is_refused_by_inspect_and_call_alike(command: Command
     for verb in (["inspect", "bad.wasm"], ["call", "bad.wasm", "echo"]):
         code, answer = command(*verb)
         assert (code, answer["error"]["type"], answer["error"]["reason"]) == (3, "ModuleRejected", "invalid")
+
+
+def test_help_of_call_says_which_files_it_takes(told: Callable[..., tuple[int, str]]) -> None:
+    code, text = told("call", "--help")
+    assert code == 0
+    assert "{TOOL|FILE} [TOOL_OF_FILE]" in text
+    for suffix in (".wasm", ".py", ".js", ".ts", ".c", ".wat"):
+        assert suffix in text
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("ask", 'options: {"y": "yes", "n": "no"}'),
+        ("halt", "reason: all done"),
+        ("image", "image: image/png, 69 bytes"),
+    ],
+)
+def test_a_person_is_shown_what_stands_beside_the_text(
+    told: Callable[..., tuple[int, str]], name: str, line: str
+) -> None:
+    code, text = told("call", str(fixture(f"{name}.wasm")), name)
+    assert code == 0
+    assert f"    {line}\n" in text
+
+
+def test_details_are_shown_in_one_line_inert_and_bounded(capsys: pytest.CaptureFixture[str]) -> None:
+    details = {"\x1b[2J": ["\u202e\n" * 5_000]}
+    result = ToolResult(call_id="1", tool="t", status="ok", kind="ok", text="done", details=details)
+    assert show_result(Output(as_json=False), result) == 0
+    captured = capsys.readouterr()
+    assert captured.out == "done\n"
+    _, line, end = captured.err.split("\n")
+    assert line.startswith("    details: ")
+    assert line.isprintable()
+    assert end == ""
+    assert len(line) < 2_100
+
+
+def test_a_source_without_the_name_of_a_tool_says_which_it_has(command: Command) -> None:
+    code, answer = command("call", str(fixture("echo.wat")))
+    assert (code, answer["error"]["reason"]) == (2, "usage")
+    assert answer["error"]["message"].endswith("echo.wat: echo")
+
+
+@pytest.mark.parametrize("suffix", [".py", ".js", ".ts", ".c", ".wat"])
+def test_inspect_of_a_source_says_how_to_build_it(command: Command, own_folder: Path, suffix: str) -> None:
+    (own_folder / f"t{suffix}").write_text("")
+    code, answer = command("inspect", f"t{suffix}")
+    assert (code, answer["error"]["reason"]) == (2, "usage")
+    assert f"rho-wasm build t{suffix}" in answer["error"]["message"]
