@@ -30,6 +30,7 @@ _PRELUDE = (
     "answers.js",
     "host.js",
     "errors.js",
+    "lines.js",
     "types.js",
     "docs.js",
     "load.js",
@@ -169,7 +170,7 @@ SPEC = EngineSpec(
     sha256="718f30dac3b2b42f2ab18d622f8ca11139e193e40f941519165710e4a9b168a3",
     licence="MIT AND Apache-2.0 WITH LLVM-exception",
     upstream="QuickJS-ng 0.15.1, its release's own qjs-wasi-reactor.wasm",
-    revision=6,
+    revision=7,
     build=build_engine,
     prepare=prepare,
     test=SelfTest(

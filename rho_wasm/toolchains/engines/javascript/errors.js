@@ -24,13 +24,15 @@ function frames(stack) {
 
 const MAX_CAUSES = 4;
 
-/** `file:line in name: text` of each frame, and the same of what caused it. */
+/** `file:line in name: text` of each frame, and the same of what caused it; `near file:line in name` of one that is not
+ * sure. */
 function traced(error) {
   const lines = [];
   for (let causes = 0; causes < MAX_CAUSES; causes++) {
-    for (const { line, name } of frames(textOf(error, "stack") ?? "")) {
+    for (const { line, name, unsure } of placesOf(error)) {
       const where = name === "" || name === "<anonymous>" || name === "<eval>" ? "" : ` in ${name}`;
-      push(lines, `${loaded.file}:${line}${where}: ${trim(lineOf(line) ?? "")}`);
+      const at = `${loaded.file}:${line}${where}`;
+      push(lines, unsure ? `near ${at}` : `${at}: ${trim(lineOf(line) ?? "")}`);
     }
     error = causeOf(error);
     if (error === undefined) break;
@@ -58,6 +60,19 @@ function textOf(error, key) {
   }
 }
 
+const ELSEWHERE = new RegExp(
+  "^(?:URL|URLSearchParams|fetch|setTimeout|setInterval|require|process|Buffer|Intl|structuredClone|TextEncoder|" +
+    "TextDecoder|crypto|document|window|atob|btoa) is not defined$",
+);
+
+/** What to know of a global that is not there, to be appended to the engine's message. */
+function missing(message) {
+  if (exec(ELSEWHERE, message) !== null) return ": the web's and Node's objects are not there";
+  const name = exec(/^(\w+) is not defined$/, message)?.[1];
+  for (const each of EXPORTS) if (each === name) return `: write import { ${name} } from "rho"`;
+  return "";
+}
+
 /** The answer map for something thrown that is no answer. */
 function raised(error) {
   if (error === undefined) {
@@ -70,7 +85,8 @@ function raised(error) {
   const type = textOf(error, "name") ?? "Error";
   const trace = traced(error);
   const message = textOf(error, "message") ?? kindOf(error);
-  return { raised: { type, message, trace: trace.length ? trace : undefined } };
+  const why = type === "ReferenceError" ? missing(message) : "";
+  return { raised: { type, message: message + why, trace: trace.length ? trace : undefined } };
 }
 
 /** The answer map for something thrown. */

@@ -109,7 +109,8 @@ function explained(error) {
   }
   const told = thrown(error).raised ?? { message: "the file threw an answer while it was loaded" };
   const message = told.type === undefined ? told.message : `${told.type}: ${told.message}`;
-  const at = frames(textOf(error, "stack") ?? "")[0] ?? importAt(message);
+  const first = placesOf(error)[0] ?? importAt(message);
+  const at = first?.unsure ? undefined : first;
   const hint = HINTS.find(([pattern]) => pattern.test(message))?.[1];
   return {
     message,

@@ -1,0 +1,92 @@
+"""A trace shows the line that failed, or says that it is near by; a missing global is explained."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.toolchains.engines.quickjs_bench import Bench
+
+_SOURCE = """/** a */
+export function f() {
+  const o = Object.freeze({ x: 1 }), k = "key";
+  const first = 1;
+  const second = first + 1;
+
+  if (k) first + 2;
+  // The next line fails.
+  BODY
+  const last = k;
+  return last.trim();
+}
+"""
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "const v = o.missing.deeper;",
+        "const v = o.missing['deeper'];",
+        "const v = o.missing[0];",
+        "o.missing.deeper = 1;",
+        "o.x = 2;",
+        "first = 2;",
+        "first += 2;",
+        "first++;",
+        "o.missing();",
+        "nothing;",
+        "const v = Object.keys(o.missing);",
+        "const v = new Map([1]);",
+        "throw new TypeError('mine');",
+    ],
+)
+def test_the_line_that_failed_is_shown(quickjs: Bench, body: str) -> None:
+    raised = quickjs.load(_SOURCE.replace("BODY", body), file="lines.js").call("f")["raised"]
+    assert raised["trace"] == [f"lines.js:9 in f: {body}"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "const { a } = o.missing;",
+        "const [a] = o.missing;",
+        "const [a] = 5;",
+        "for (const a of o.missing) a;",
+        "const v = o.missing[k];",
+        "const v = o?.deeper;\n  const w = o.missing.deeper;",
+        "const v = 'a' in k;",
+        "class A extends k {}",
+        "[first] = [2];",
+    ],
+)
+def test_no_line_is_shown_where_none_is_sure(quickjs: Bench, body: str) -> None:
+    raised = quickjs.load(_SOURCE.replace("BODY", body), file="lines.js").call("f")["raised"]
+    [at] = raised["trace"]
+    place, _, rest = at.rpartition(":")
+    assert (place, rest.partition(" ")[2]) == ("near lines.js", "in f")
+
+
+def test_another_function_is_not_searched(quickjs: Bench) -> None:
+    source = "/** a */\nexport function f() {\n  const v = ({}).none[['deep', 'er'].join('')];\n  return v;\n}\n"
+    raised = quickjs.load(source + "const g = (o) => o.deeper;\n").call("f")["raised"]
+    assert raised["trace"] == ["near tool.js:3 in f"]
+
+
+def test_a_file_that_fails_as_it_is_loaded_has_its_line_or_none(quickjs: Bench) -> None:
+    error = quickjs.load("const o = {};\no.a;\nconst v = o.missing.deeper;\n").reply["error"]
+    assert (error["line"], error["text"]) == (3, "const v = o.missing.deeper;")
+    error = quickjs.load("const o = {};\n[1].map(String);\nconst { a } = o.missing;\n").reply["error"]
+    assert "line" not in error
+    assert "text" not in error
+    assert error["trace"][0].startswith("near tool.js:")
+
+
+@pytest.mark.parametrize("name", ["URL", "fetch", "setTimeout", "process", "TextEncoder", "structuredClone", "Intl"])
+def test_what_is_not_the_languages_own_is_said_to_be_missing(quickjs: Bench, name: str) -> None:
+    message = f"{name} is not defined: the web's and Node's objects are not there"
+    assert quickjs.answer(f"return {name}.x")["raised"]["message"] == message
+
+
+@pytest.mark.parametrize("name", ["tool", "Ok", "Failed"])
+def test_what_module_rho_exports_is_said_to_be_imported(quickjs: Bench, name: str) -> None:
+    error = quickjs.load(f"export const f = {name}({{}});").reply["error"]
+    assert error["message"] == f'ReferenceError: {name} is not defined: write import {{ {name} }} from "rho"'
