@@ -33,9 +33,7 @@ class Screen:
         """Events as they come: this is what a host's screen or log would be told."""
         match event:
             case StrikeCounted():
-                # Names of an interpreter's own functions say nothing of the tool.
-                named = event.backtrace and not event.backtrace[0].startswith("function ")
-                where = f", in {event.backtrace[0]}" if named else ""
+                where = f", in {event.backtrace[0]}" if event.backtrace else ""
                 count = f"strike {event.count} of {event.limit}"
                 self.say(f"{count} against {event.tool}: {event.reason}{where}", style="yellow")
             case ToolQuarantined():

@@ -83,13 +83,15 @@ def explain(
     memory_refused: bool,
     names: bytes = b"",
     instantiating: bool = False,
+    interpreted: bool = False,
 ) -> CallFailed:
     """The reason of ``fault``.
 
     ``cause`` is why the host stopped the guest, where it did. ``memory_refused`` says that ``memory.grow`` answered -1
-    in this call: a guest without memory ends in the same trap as one that panics.
+    in this call: a guest without memory ends in the same trap as one that panics. ``interpreted`` says that the guest
+    runs over an engine: its frames are the interpreter's and tell an author nothing, so there is no backtrace.
     """
-    trace = backtrace(fault.frames, names)
+    trace = () if interpreted else backtrace(fault.frames, names)
     if cause is not None:
         return stopped(cause, trace=trace)
     if fault.code == _OUT_OF_FUEL:

@@ -249,7 +249,8 @@ class GuestCall:
         assert instance is not None, "only a guest that runs faults"
         if state.error is not None:
             return state.error
-        if state.hurried and len(state.names) > _NAMES_AT_ONCE:
+        interpreted = self._linked.preparation is not None
+        if state.hurried and not interpreted and len(state.names) > _NAMES_AT_ONCE:
             return Elsewhere()  # Names are looked up one by one.
         entered = self._stage > _INSTANTIATE
         self.memory_refused = entered and instance.flag(GROW_REFUSED)
@@ -260,6 +261,7 @@ class GuestCall:
             memory_refused=self.memory_refused,
             names=state.names,
             instantiating=not entered,
+            interpreted=interpreted,
         )
 
     def ask(self) -> int:

@@ -77,3 +77,11 @@ def test_a_hostile_name_is_inert_and_bounded() -> None:
     (line,) = backtrace([Frame(1, 0)], names)
     assert line.isprintable()
     assert len(line) <= 128 + len(" (+0x0)")
+
+
+@pytest.mark.parametrize("code", [None, 0, 9, 11])
+def test_frames_of_an_interpreter_are_left_out(code: int | None) -> None:
+    fault = GuestFault(code, "", (Frame(1452, 1),))
+    failed = explain(fault, cause=None, limits=LIMITS, memory_refused=False, interpreted=True)
+    assert failed.trace == ()
+    assert failed.reason == explained(code).reason

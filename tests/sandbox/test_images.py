@@ -73,6 +73,7 @@ async def test_what_a_tool_does_ends_as_it_does_in_a_guest(sandbox: Sandbox, let
     wasm = await image(sandbox, source)
     ended = await called(sandbox, wasm, limits=FEW_FUEL)
     assert ended.reason == reason, ended.error
+    assert ended.meter.backtrace == ()
     if reason is None:
         assert value(ended) == [source, 1, 1]
     assert value(await outcome(sandbox, "--after")) == ["--after", 1, 1]
