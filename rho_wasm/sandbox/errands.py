@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
-from typing import Protocol, TypeVar
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
 
 from rho_wasm.host_threads import HostThreads, NoThread
 from rho_wasm.sandbox.entry import sure_entry
 from rho_wasm.sandbox.slots import Overloaded
 
-__all__ = ["Errand", "Errands"]
+__all__ = ["Errand", "Errands", "to_its_end"]
 
 _R = TypeVar("_R", covariant=True)
 
@@ -56,7 +57,7 @@ class Errands:
         turn = None
         try:
             self._running[errand] = turn = _Turn()
-            outcome = await self._threads.run(_do, errand, turn)
+            outcome = await self._threads.run(_do, errand.in_thread, turn)
         except BaseException as error:
             if turn is None or turn.taken():
                 errand.close()
@@ -81,10 +82,28 @@ class Errands:
             await self._threads.until(turn.over)
 
 
-def _do(errand: Errand[_R], turn: _Turn) -> _R | None:
+async def to_its_end(threads: HostThreads, function: Callable[[], _R]) -> _R:
+    """``function()`` in a thread. Raises what it raises, and :class:`NoThread`.
+
+    Whoever is cancelled or interrupted leaves once it is over, or where it never began.
+    """
+    turn = _Turn()
+    try:
+        outcome = await threads.run(_do, function, turn)
+    except BaseException:
+        if not turn.taken():
+            await threads.until(turn.over)
+        raise
+    if outcome.error is not None:
+        raise outcome.error
+    result: _R = outcome.value
+    return result
+
+
+def _do(function: Callable[[], Any], turn: _Turn) -> Any:
     if not turn.taken():
         return None  # Nobody waits for it any more.
     try:
-        return errand.in_thread()
+        return function()
     finally:
         turn.over.set()

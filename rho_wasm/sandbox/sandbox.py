@@ -80,6 +80,8 @@ class Sandbox:
 
     A signal handler may raise anywhere in a call (Ctrl-C, an alarm): that ends the call, and the sandbox serves on. Of
     a call that was interrupted twice, a thread that still ends, or the memory of a module's code, may be left behind.
+    It had better raise what is no ``Exception``: one of those is taken for a fault of the host's functions, so the call
+    may become a ``capability_fault`` that has it as its ``cause``.
 
     ``workers`` above 0 is how many processes run guests, one call at a time each. What calls come to is the same. A
     fault of wasmtime's then ends a worker and no host (``killed``, a crash of the call in it), and what breaks out of
@@ -104,13 +106,13 @@ class Sandbox:
         # With workers this process only checks and hands on native code.
         here: Way = "public" if workers else chosen
         self._runtime = Runtime(limits, way=here, ticker=ticker)
-        self._pool = _pool(workers, self._runtime, limits, chosen, ticker) if workers else None
         signals = None if self._runtime.config["signals_based_traps"] else False
         interpreters = partial(Runtime, limits, way=here, ticker=ticker, signals_based_traps=signals, interpreters=True)
         self._loader = Loader(self._runtime, limits, cache, make_interpreters=interpreters, engines=engines)
         self._slots = Slots(_with_workers(limits, workers) if workers else limits)
         self._crowds = Crowds()
-        self._threads = HostThreads(max_abandoned=2 * limits.max_concurrent_calls)
+        self._threads = threads = HostThreads(max_abandoned=2 * limits.max_concurrent_calls)
+        self._pool = _pool(workers, self._runtime, limits, chosen, ticker, threads) if workers else None
         self._errands = Errands(self._threads, most=limits.max_concurrent_calls)
         self._calls = 0
         self._held_s = 0.0
@@ -370,7 +372,9 @@ def _with_workers(limits: HostLimits, workers: int) -> HostLimits:
     return limits.model_copy(update={"max_concurrent_calls": min(workers, limits.max_concurrent_calls)})
 
 
-def _pool(workers: int, runtime: Runtime, limits: HostLimits, way: Way, ticker: TickerKind | None) -> WorkerPool:
+def _pool(
+    workers: int, runtime: Runtime, limits: HostLimits, way: Way, ticker: TickerKind | None, threads: HostThreads
+) -> WorkerPool:
     signals = bool(runtime.config["signals_based_traps"])
     job = Job(limits=_with_workers(limits, 1), way=way, ticker=ticker, signals_based_traps=signals)
-    return WorkerPool(workers, job=job)
+    return WorkerPool(workers, job=job, threads=threads)

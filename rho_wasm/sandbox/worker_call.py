@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import threading
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -18,6 +17,7 @@ from rho_wasm.host_threads import HostThreads, NoThread
 from rho_wasm.limits import Limits
 from rho_wasm.results import HandlerResult
 from rho_wasm.sandbox.crossing import as_tool_error, encode, encode_at_once, read_at_once
+from rho_wasm.sandbox.errands import to_its_end
 from rho_wasm.sandbox.frames import (
     Ended,
     HostCall,
@@ -33,7 +33,7 @@ from rho_wasm.sandbox.module import Loadable
 from rho_wasm.sandbox.slots import Overloaded
 from rho_wasm.sandbox.state import Capabilities
 from rho_wasm.sandbox.worker_process import Gone, WorkerProcess, signal_name
-from rho_wasm.sandbox.workers import WorkerPool
+from rho_wasm.sandbox.workers import Lease, WorkerPool
 
 __all__ = ["WorkerCall"]
 
@@ -73,6 +73,8 @@ class WorkerCall:
         self._fault: Exception | None = None
         self._began = 0.0
         self._host_calls = 0
+        self._between_calls = True
+        """The worker has said how the call ended, or knows of none."""
         self.used = Ended()
 
     async def run(self) -> HandlerResult | ToolError:
@@ -123,10 +125,12 @@ class WorkerCall:
 
     async def _in_next_worker(self, data: bytes) -> Ended | None:
         """None where the worker died before it had read that there is a call: then that is not why it died."""
-        worker = await self._pool.take()
-        keep = False
+        lease = Lease()
+        self._between_calls = True
         try:
-            await worker.load(self._module)
+            worker = await self._pool.take(lease)
+            await worker.load(self._module, in_thread=self._shielded)
+            self._between_calls = False
             self._began = time.monotonic()
             number = worker.put_call(
                 self._module,
@@ -136,25 +140,20 @@ class WorkerCall:
                 granted=self._capabilities is not None,
             )
             try:
-                ended = await self._converse(worker, number)
-                keep = True
-                return ended
+                return await self._converse(worker, number)
             except _LOST as lost:
                 unread = isinstance(lost, Gone) and lost.unread and not worker.overdue
                 if unread and not self._host_calls and not self._pool.closed:
-                    await self._pool.failed(worker)
+                    await self._pool.failed(lease, worker)
                     return None
                 raise await self._lost(worker, lost) from None
             except BaseException:
-                with anyio.CancelScope(shield=True), contextlib.suppress(*_LOST):
-                    self.used = await self._stop(worker, number)
-                    keep = True
+                if worker.intact and not self._between_calls:
+                    with anyio.CancelScope(shield=True), contextlib.suppress(*_LOST):
+                        self.used = await self._stop(worker, number)
                 raise
         finally:
-            if keep:
-                self._pool.give_back(worker)
-            else:
-                self._pool.discard(worker)
+            self._pool.give_back(lease, keep=self._between_calls)
 
     async def _converse(self, worker: WorkerProcess, number: int) -> Ended:
         """Hears the worker to the call's end, and answers what the guest asks for on the way."""
@@ -171,7 +170,7 @@ class WorkerCall:
             if capabilities is None or self._host_calls > limits.host_calls:
                 raise Strange("it asked for more than its limits allow")
             began = time.monotonic()
-            worker.put(await self._reply(capabilities, asked))
+            worker.put(await self._to_its_end(partial(self._answer, capabilities, asked)))
             until += time.monotonic() - began
 
     async def _stop(self, worker: WorkerProcess, number: int) -> Ended:
@@ -194,35 +193,23 @@ class WorkerCall:
         passed_ms = (time.monotonic() - self._began) * 1000
         read = partial(_read, body, number=number, limits=self._limits, passed_ms=passed_ms)
         at_once = _BYTES_AT_ONCE if is_answer(body) else _SAID_AT_ONCE
-        return read() if len(body) <= at_once else await self._shielded(read)
+        said = read() if len(body) <= at_once else await self._shielded(read)
+        ended = isinstance(said, Ended)
+        self._between_calls, worker.intact = ended, True
+        return said
 
     async def _shielded(self, function: Callable[[], _T]) -> _T:
-        """In a thread, and to its end: what a worker has said is said once."""
+        """In a thread, whoever cancels: what a worker has said is said once."""
         with anyio.CancelScope(shield=True):
-            return await self.in_thread(function)
+            return await self._to_its_end(function)
         raise AssertionError("nothing cancels this scope")
 
-    async def _reply(self, capabilities: Capabilities, asked: HostCall) -> dict[str, Any]:
-        """What the host says to what a guest asks for. Cancellation waits for the capability: it is code of ours."""
-        answered = threading.Event()
-
-        def answer() -> dict[str, Any]:
-            try:
-                return self._answer(capabilities, asked)
-            finally:
-                answered.set()
-
+    async def _to_its_end(self, function: Callable[[], _T]) -> _T:
+        """In a thread; cancellation waits for it: it is code of the host's, or uses what the caller holds."""
         try:
-            outcome = await self._threads.run(answer)
+            return await to_its_end(self._threads, function)
         except NoThread:
             raise self._no_thread() from None
-        except BaseException:
-            await self._threads.until(answered)
-            raise
-        if outcome.error is not None:
-            raise outcome.error
-        reply: dict[str, Any] = outcome.value
-        return reply
 
     def _answer(self, capabilities: Capabilities, asked: HostCall) -> dict[str, Any]:
         limits = self._limits
@@ -245,10 +232,9 @@ class WorkerCall:
     async def _lost(self, worker: WorkerProcess, lost: Exception) -> ToolError:
         """What the call became whose worker died, or had to."""
         self.used = Ended(guest_ms=(time.monotonic() - self._began) * 1000)
-        overdue = worker.overdue
+        overdue, self._between_calls = worker.overdue, False
         if not isinstance(lost, Gone):
             worker.kill()
-        worker.close()
         code = await self._pool.bury(worker)
         if self._pool.closed:
             return ToolError("cancelled", tool=self._tool, detail="the call was cancelled")

@@ -9,14 +9,16 @@ import signal
 import socket
 import subprocess
 import sys
+import time
+import weakref
 from collections import OrderedDict, deque
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import anyio
-import anyio.to_thread
 
 from rho_wasm.limits import HostLimits, Limits
 from rho_wasm.sandbox.frames import HEAD, CallAsked, Strange, framed, framed_call
@@ -38,6 +40,10 @@ _FRAME_BYTES = 2**31 - 1
 _HELLO_BYTES = 4_096
 _EXIT_S = 1.0
 """How long a worker that closed its end may take to be gone. Then it is killed."""
+_GREETING_S = 30.0
+"""How long one may take to serve from when it is first waited for. It takes 0.2 s where nobody else computes."""
+_InThread: TypeAlias = Callable[[Callable[[], Any]], Awaitable[Any]]
+"""Does something in a thread, and waits until it is done."""
 PROGRAM = """
 import json, sys
 sys.path[:] = json.loads(sys.argv[1])["path"]
@@ -80,7 +86,8 @@ class Job:
 class WorkerProcess:
     """One worker. One task uses it at a time; :meth:`kill` comes from anywhere.
 
-    What was sent and heard in part stays in here, so whoever is cancelled in between leaves it as it was.
+    What was sent and heard in part stays in here, so whoever is cancelled in between leaves it as it was. Whoever is
+    interrupted may leave it otherwise: then it is not ``intact``, and of no use any more.
     """
 
     def __init__(self, job: Job) -> None:
@@ -114,25 +121,32 @@ class WorkerProcess:
         """Files that go over behind so many bytes of all that is sent, each beside one byte more."""
         self._sent = 0
         self._ready = False
+        self.intact = True
+        """False while it is not known here what was sent, or what was heard is not yet dealt with."""
+        self.lease: weakref.ref[object] | None = None
+        """Whose it is. It and the next two are the pool's (workers.py)."""
+        self.doomed = False
+        """It is not used any more, and is to end."""
+        self.used = 0
+        """When it was last taken: a higher number is later."""
         self.until = math.inf
         """When it is killed if it said nothing meanwhile, by the monotonic clock."""
         self.overdue = False
         """It was."""
 
     @property
-    def gone(self) -> bool:
-        """Whether the process has ended. It is no zombie then."""
-        return self._process.poll() is not None
-
-    @property
     def pid(self) -> int:
         return self._process.pid
 
     async def ready(self) -> None:
-        """Waits until it serves. Raises :class:`Gone`, :class:`Strange`."""
+        """Waits until it serves. Raises :class:`Gone` (of one that takes too long, too), :class:`Strange`."""
         if not self._ready:
-            await self.hear(_HELLO_BYTES)
-            self._ready = True
+            self.until = time.monotonic() + _GREETING_S
+            try:
+                await self.hear(_HELLO_BYTES)
+            finally:
+                self.until = math.inf
+            self._ready = self.intact = True
 
     @property
     def quiet(self) -> bool:
@@ -145,41 +159,47 @@ class WorkerProcess:
             return False
         return False
 
-    async def load(self, module: Loadable) -> None:
+    async def load(self, module: Loadable, *, in_thread: _InThread) -> None:
         """Puts the module's native code before the next call, unless it is there."""
         if module.sha256 in self._modules:
             self._modules.move_to_end(module.sha256)
             return
         if (engine := module.linked.engine) is None:
-            frame, size = await anyio.to_thread.run_sync(_load_frame, module)
+            frame, size = await in_thread(partial(_load_frame, module))
         else:
             if engine not in self._engines:
-                await self._load_engine(engine)
+                await self._load_engine(engine, in_thread)
             frame, size = _frame_over(self._engines.index(engine), module)
+        self.intact = False
         self._modules[module.sha256] = size
         while sum(self._modules.values()) > _NATIVE_BYTES and len(self._modules) > 1:
             dropped, _ = self._modules.popitem(last=False)
             self.put({"drop": dropped})
         self._out += frame
+        self.intact = True
 
-    async def _load_engine(self, engine: Linked) -> None:
+    async def _load_engine(self, engine: Linked, in_thread: _InThread) -> None:
         """Puts the native code of an engine before the next module: as a file to map, where there are such files."""
         if engine.file is None:
-            self._out += await anyio.to_thread.run_sync(
-                lambda: framed({"engine": engine.native()}, max_bytes=_FRAME_BYTES)
-            )
+            frame = await in_thread(lambda: framed({"engine": engine.native()}, max_bytes=_FRAME_BYTES))
+            self.intact = False
+            self._out += frame
         else:
+            self.intact = False
             self.put({"engine": None})
             self._files.append((self._sent + len(self._out), engine.file))
         self._engines.append(engine)
+        self.intact = True
 
     def put_call(self, module: Loadable, request: bytes, *, limits: Limits, deadline_ms: float, granted: bool) -> int:
         """Puts one call of a loaded module. Answers the call's number."""
+        self.intact = False
         self._number += 1
         if limits is not self._limits and limits != self._limits:
             self.put({"limits": limits.model_dump()})
         self._limits = limits
         self._out += framed_call(CallAsked(self._number, module.sha256, deadline_ms, granted, request))
+        self.intact = True
         return self._number
 
     def put(self, message: Mapping[str, Any]) -> None:
@@ -189,45 +209,54 @@ class WorkerProcess:
     async def flush(self) -> None:
         """Sends what was not sent yet. Raises :class:`Gone`."""
         while self._out or self._files:
+            before = self._files[0][0] - self._sent if self._files else None
+            self.intact = False
             try:
-                if not self._files:
+                if before is None:
                     sent = self._socket.send(self._out)
-                elif (before := self._files[0][0] - self._sent) > 0:
+                elif before > 0:
                     sent = self._socket.send(self._out[:before])
                 else:
                     socket.send_fds(self._socket, [b"\0"], [self._files[0][1].descriptor])
                     self._files.popleft()
-                    continue
+                    sent = 0
             except BlockingIOError:
+                self.intact = True
                 await anyio.wait_writable(self._socket)
+                continue
             except OSError:
                 raise Gone(unread=True) from None
-            else:
-                self._sent += sent
-                del self._out[:sent]
+            self._sent += sent
+            del self._out[:sent]
+            self.intact = True
 
     async def hear(self, max_bytes: int) -> bytes:
         """The next frame, of at most ``max_bytes``. Raises :class:`Gone`, :class:`Strange`.
 
+        It is said once: the worker is ``intact`` again when whoever hears it says so.
+
         Linux resets a socket whose other end is closed with something unread in it; elsewhere ``unread`` is not known.
         """
         more = False
-        while (body := self._whole(max_bytes)) is None:
+        while True:
             if not more:
                 # Whoever hears has just sent, and nobody answers before this process lets go of its core.
                 await anyio.wait_readable(self._socket)
+            self.intact = False
             try:
                 piece = self._socket.recv(_CHUNK)
             except BlockingIOError:
-                more = False
+                self.intact, more = True, False
                 continue
             except OSError as error:
                 raise Gone(unread=isinstance(error, ConnectionResetError)) from None
             if not piece:
                 raise Gone
             self._in += piece
+            if (body := self._whole(max_bytes)) is not None:
+                return body
             more = len(piece) == _CHUNK
-        return body
+            self.intact = True
 
     def look(self, now: float) -> None:
         """Kills it if it should have spoken by ``now`` (monotonic clock). From the thread that watches the workers."""
@@ -258,6 +287,14 @@ class WorkerProcess:
         except subprocess.TimeoutExpired:
             self._process.kill()
             return self._process.wait()
+
+    def ends_within(self, seconds: float) -> bool:
+        """Waits so long for its end, and answers whether that came. It is no zombie then."""
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
 
     def _whole(self, max_bytes: int) -> bytes | None:
         """The frame that was received, and nothing but it: a worker says one thing and then waits."""

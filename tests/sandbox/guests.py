@@ -16,7 +16,7 @@ from rho_wasm.manifest import Manifest, embed
 from rho_wasm.results import HandlerResult
 from rho_wasm.sandbox import Capabilities, Sandbox
 
-__all__ = ["ECHO", "MEBIBYTE", "Ended", "answer", "answering", "called", "data", "guest", "run", "wat"]
+__all__ = ["ECHO", "MEBIBYTE", "Ended", "answer", "answering", "asking", "called", "data", "guest", "run", "wat"]
 
 MEBIBYTE = 1024 * 1024
 ECHO = "(i64.or (i64.shl (i64.extend_i32_u (local.get $p)) (i64.const 32)) (i64.extend_i32_u (local.get $n)))"
@@ -126,3 +126,13 @@ async def called(
 async def run(sandbox: Sandbox, body: str, *, limits: Limits | None = None, **options: Any) -> Ended:
     """The same for a guest made of ``body``."""
     return await called(sandbox, guest(body, **options), limits=limits)
+
+
+def asking(capability: str) -> bytes:
+    """A guest that answers what a capability answered it."""
+    request = b"\xa2\x69arguments\xa0\x6acapability" + bytes([0x60 + len(capability)]) + capability.encode()
+    segment = data(0, request)
+    body = f"""(local.set $n (call $host_call (i32.const 0) (i32.const {len(request)})))
+        (drop (call $host_take (i32.const 2048) (local.get $n)))
+        (i64.or (i64.const {2048 << 32}) (i64.extend_i32_u (local.get $n)))"""
+    return guest(body, extra=segment, capabilities=(capability,))

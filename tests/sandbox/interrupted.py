@@ -1,9 +1,11 @@
 """Calls of guests in which a handler of a signal raises. Run in a process of its own, which must not die of it.
 
-    python -m tests.sandbox.interrupted places|storm|depths asyncio|trio native|public GUEST
+    python -m tests.sandbox.interrupted places|storm|depths asyncio|trio native|public|process GUEST
 
 ``places``: the handler is asked at each instruction at which Python looks for signals, and raises at one of those that
-belong to a call, in the next call at another, until it raised at each. ``storm``: an alarm each 0.2 ms raises.
+belong to a call, in the next call at another, until it raised at each. Where guests run in worker processes, it does
+so with a worker that serves and then with none, and in this package's own code alone: what waits there for a worker is
+an event loop, which does not bear it. ``storm``: an alarm each 0.2 ms raises.
 ``depths``: no signal, but calls from ever deeper in a recursion, until Python has no room for them.
 """
 
@@ -29,20 +31,25 @@ from rho_wasm.limits import HostLimits, Limits
 from rho_wasm.results import Ok
 from rho_wasm.sandbox import Sandbox, attempt, guest_call
 from rho_wasm.sandbox.runtime import Runtime
-from tests.sandbox.guests import answering
+from tests.sandbox.guests import answering, asking
 
 OURS = rho_wasm.__file__.removesuffix("__init__.py")
 SLOTS = 1
 """One that was lost would be missed at once: of wasmtime's pool, and of the sandbox."""
-STORM = 2_000
+STORM = {"native": 2_000, "public": 2_000, "process": 200}
 PERIOD_S = 0.000_2
-SOON = 60
+SOON = {"native": 60, "public": 60, "process": 400}
+"""Seconds: a bound for what must not hang. Most raises end a worker process, and starting another takes its time."""
 
 LOGS = """(local.set $i (i32.const 0)) (loop $l
   (call $log (i32.const 20) (i32.const 0) (i32.const 0))
   (br_if $l (i32.lt_u (local.tee $i (i32.add (local.get $i) (i32.const 1))) (i32.const 3))))"""
 LONG = """(loop $l (br_if $l (i32.lt_u (local.tee $i (i32.add (local.get $i) (i32.const 1))) (i32.const 2000000))))"""
-GUESTS = {"short": LOGS, "long": LONG + LOGS, "trap": LOGS + "unreachable"}
+GUESTS = {
+    **{name: answering({"ok": 1}, before=body) for name, body in (("short", LOGS), ("long", LONG + LOGS))},
+    "trap": answering({"ok": 1}, before=LOGS + "unreachable"),
+    "asks": asking("clock"),
+}
 
 
 class Raised(BaseException):
@@ -56,7 +63,8 @@ Place: TypeAlias = tuple[CodeType, int, CodeType | None, int]
 class Places:
     """A handler that finds the places where it is asked, and raises at one of them, once."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, own_code: bool) -> None:
+        self._own_code = own_code
         self.found: dict[Place, bool] = {}
         """Each that was seen so far; whether it was raised there."""
         self.armed = False
@@ -73,7 +81,7 @@ class Places:
     def __call__(self, number: int, frame: FrameType | None) -> None:
         if not self.armed or frame is None:
             return
-        if ours(frame):
+        if frame.f_code.co_filename.startswith(OURS) if self._own_code else ours(frame):
             caller = frame.f_back
             place = (frame.f_code, frame.f_lasti, caller and caller.f_code, caller.f_lasti if caller else 0)
             self.found.setdefault(place, False)
@@ -100,8 +108,9 @@ def ours(frame: FrameType | None) -> bool:
 class Calls:
     """A sandbox of few slots, and calls of one guest in it."""
 
-    def __init__(self, sandbox: Sandbox, wasm: bytes) -> None:
+    def __init__(self, sandbox: Sandbox, way: str, wasm: bytes) -> None:
         self.sandbox = sandbox
+        self.way = way
         self._wasm = wasm
         self.ended = Counter[str]()
 
@@ -114,6 +123,7 @@ class Calls:
         try:
             meter = CallMeter(CallClock(20_000))
             given: dict[str, Any] = {"arguments": {}, "context": {}, "limits": Limits(), "meter": meter}
+            given["capabilities"] = lambda *_: 1
             self.ended["ok" if await self.sandbox.call(module, tool="t", **given) == Ok(1) else "wrong"] += 1
         except Raised:
             self.ended["raised"] += 1
@@ -128,24 +138,38 @@ class Calls:
 
 
 async def places(calls: Calls) -> dict[str, Any]:
-    handler = Places()
+    pool = calls.sandbox._pool
+    handler = Places(own_code=pool is not None)
     signal.signal(signal.SIGUSR1, handler)
     signal.set_wakeup_fd(-1)  # Of the event loop, which would read what is written there as fast as it comes.
     gc.disable()  # It runs destructors of others.
     with await calls.sandbox.load(calls._wasm) as module:
-        while handler.aim():
-            _thread.interrupt_main(signal.SIGUSR1)
-            try:
-                await calls.of(module)
-            finally:
-                handler.armed = False
-            if (target := handler.target) is not None and not handler.found[target]:
-                del handler.found[target]  # Some places are passed now and then only.
-            await anyio.lowlevel.checkpoint()
-            while calls.sandbox._threads.statistics().abandoned:
-                await anyio.lowlevel.checkpoint()  # Where there is one slot, more than two would be too many.
+        await at_each(handler, calls, module)
+        if pool is not None:
+            await at_each(handler, calls, module, without_workers=True)
     raised = [place[0].co_qualname for place, raised in handler.found.items() if raised]
     return {"raised": len(raised), "places": sorted({*raised})}
+
+
+async def at_each(handler: Places, calls: Calls, module: Any, *, without_workers: bool = False) -> None:
+    pool = calls.sandbox._pool
+    again = True
+    while handler.aim() or again:
+        again = False  # No place is known yet of those that are not passed before.
+        if without_workers and pool is not None:
+            for worker in pool._workers:
+                worker.doomed = True
+            pool._wake()
+        _thread.interrupt_main(signal.SIGUSR1)
+        try:
+            await calls.of(module)
+        finally:
+            handler.armed = False
+        if (target := handler.target) is not None and not handler.found[target]:
+            del handler.found[target]  # Some places are passed now and then only.
+        await anyio.lowlevel.checkpoint()
+        while calls.sandbox._threads.statistics().abandoned:
+            await anyio.lowlevel.checkpoint()  # Where there is one slot, more than two would be too many.
 
 
 async def depths(calls: Calls) -> dict[str, Any]:
@@ -177,7 +201,7 @@ async def storm(calls: Calls) -> dict[str, Any]:
     with await calls.sandbox.load(calls._wasm) as module:
         signal.signal(signal.SIGALRM, alarm)
         signal.setitimer(signal.ITIMER_REAL, PERIOD_S, PERIOD_S)
-        while raised < STORM:
+        while raised < STORM[calls.way]:
             await calls.of(module)
         signal.setitimer(signal.ITIMER_REAL, 0)
         return {"raised": raised}
@@ -195,19 +219,22 @@ def ticking(runtime: Runtime, call_id: int, index: int, arguments: Sequence[int]
 async def main(what: str, way: Any, guest: str) -> None:
     # Looking at each place takes its time, and a slice is short: calls are to end where they would without.
     attempt._MAX_OVERRUNS = 1_000_000
-    if what == "places" and guest != "long":
+    if what == "places" and way != "process" and guest != "long":
         guest_call.SLICE_S = 10.0
         setattr(Runtime, "host_call", ticking)  # noqa: B010 - no type allows it
     limits = HostLimits(max_concurrent_calls=SLOTS, max_concurrent_per_tool=SLOTS)
-    with anyio.fail_after(SOON):
-        async with Sandbox(way=way, limits=limits) as sandbox:
-            calls = Calls(sandbox, answering({"ok": 1}, before=GUESTS[guest]))
+    made: dict[str, Any] = {"workers": SLOTS} if way == "process" else {"way": way}
+    with anyio.fail_after(SOON[way]):
+        async with Sandbox(limits=limits, **made) as sandbox:
+            calls = Calls(sandbox, way, GUESTS[guest])
             await calls.one()
             calls.ended.clear()
             found = await {"places": places, "storm": storm, "depths": depths}[what](calls)
             ended = dict(calls.ended)
             calls.ended.clear()
             await calls.all_slots()
+            if sandbox._pool is not None:
+                found["workers"] = len(sandbox._pool._workers)
             seen = sandbox.statistics()
             print(
                 json.dumps(

@@ -21,7 +21,11 @@ EVERYWHERE = [
         for backend in ("asyncio", "trio")
         for guest in ("long", "trap")
     ),
-    *(pytest.param(backend, "public", "short", marks=pytest.mark.slow) for backend in ("asyncio", "trio")),
+    *(
+        pytest.param(backend, way, guest, marks=pytest.mark.slow)
+        for backend in ("asyncio", "trio")
+        for way, guest in (("public", "short"), ("process", "asks"))
+    ),
 ]
 
 
@@ -31,7 +35,7 @@ def interrupted(*arguments: str) -> dict[str, Any]:
         [sys.executable, "-m", "tests.sandbox.interrupted", *arguments],
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=500,
         env={"PYTHONPATH": os.pathsep.join(sys.path), "PATH": os.defpath},
         check=False,
     )
@@ -57,6 +61,11 @@ def test_what_is_raised_anywhere_in_a_call_reaches_its_caller_and_the_sandbox_se
     if (way, guest) == ("native", "short"):
         assert {"Trampolines._host", "Runtime.epoch", "GuestCall.host_call", "GuestCall.ask"} <= {*found["places"]}
         assert {"GuestCall._end", "_Frame.let_go", "Frames.give_back", "Slots.take_now"} <= {*found["places"]}
+    if way == "process":
+        assert found["workers"] == 1
+        # On the way to a worker that is there or is started, where it is heard, and where it is answered.
+        assert {"WorkerPool._take_idle", "WorkerPool._start_one", "WorkerProcess.ready"} <= {*found["places"]}
+        assert {"WorkerProcess.flush", "WorkerProcess.hear", "WorkerCall._to_its_end"} <= {*found["places"]}
 
 
 @pytest.mark.slow
@@ -66,12 +75,13 @@ def test_what_is_raised_anywhere_in_a_call_reaches_its_caller_and_the_sandbox_se
     [
         *(pytest.param("native", guest, marks=UNLESS_NATIVE) for guest in ("short", "long", "trap")),
         ("public", "short"),
+        ("process", "asks"),
     ],
 )
 def test_alarms_that_raise_in_every_call_are_survived(backend: str, way: str, guest: str) -> None:
     found = interrupted("storm", backend, way, guest)
     end = "trapped" if guest == "trap" else "ok"
-    assert found["raised"] >= STORM
+    assert found["raised"] >= STORM[way]
     assert {*found["ended"]} <= {"raised", end}
     assert found["afterwards"] == {end: 8}
     assert (found["running"], found["waiting"], found["entered"]) == (0, 0, 0)

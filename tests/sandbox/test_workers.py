@@ -24,7 +24,7 @@ from rho_wasm.results import HandlerResult, Ok
 from rho_wasm.sandbox import NativeCache, Sandbox, worker_process
 from tests.fixture_build import FIXTURES
 from tests.fixture_table import ENDINGS
-from tests.sandbox.guests import answering, called, data, guest
+from tests.sandbox.guests import answering, asking, called, guest
 
 SPIN = guest("(loop $l (br $l)) unreachable")
 ENDLESS = Limits(fuel=10**15, deadline_ms=60_000)
@@ -368,16 +368,6 @@ async def test_workers_that_never_serve_are_not_started_for_ever(
             assert (ended.reason, ended.error.limit) == ("overloaded", "workers")
             assert "ended before they served (with code 3)" in ended.error.detail
         assert sandbox.statistics().workers == ()
-
-
-def asking(capability: str) -> bytes:
-    """A guest that answers what a capability answered it."""
-    request = b"\xa2\x69arguments\xa0\x6acapability" + bytes([0x60 + len(capability)]) + capability.encode()
-    segment = data(0, request)
-    body = f"""(local.set $n (call $host_call (i32.const 0) (i32.const {len(request)})))
-        (drop (call $host_take (i32.const 2048) (local.get $n)))
-        (i64.or (i64.const {2048 << 32}) (i64.extend_i32_u (local.get $n)))"""
-    return guest(body, extra=segment, capabilities=(capability,))
 
 
 async def spin(sandbox: Sandbox, module: Any, meter: CallMeter) -> None:
