@@ -116,6 +116,15 @@ async def test_a_crash_tells_the_authors_own_lines(python: Python) -> None:
     assert error.backtrace == ("tool.py:7 in t: return json.loads('{')",)
 
 
+@pytest.mark.parametrize("body", ["return {1}", "return object()", "return Ok(1, details=object())"])
+async def test_an_answer_that_is_not_plain_tells_the_function_and_nothing_of_the_engine(
+    python: Python, body: str
+) -> None:
+    error = await python.value(tool(body))
+    assert "is no plain data" in str(error)
+    assert error.backtrace == ("tool.py:5 in t: def t() -> object:",)
+
+
 async def test_every_line_goes_to_the_log_at_its_level(python: Python) -> None:
     body = (
         "import logging, sys\nprint('printed', 1)\nprint('told', file=sys.stderr)\nlog.debug('d %s', 1)\n"

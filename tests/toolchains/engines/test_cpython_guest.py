@@ -39,7 +39,8 @@ class Guest:
         try:
             return plain.decode(plain.encode(marshal.loads(data)))
         except NotPlain:
-            return plain.decode(self.engine.explain())
+            pass
+        return plain.decode(self.engine.explain())
 
 
 @pytest.fixture
@@ -82,6 +83,11 @@ def test_a_source_is_no_program(guest: Guest) -> None:
         ("x = 1\n\n  y = 2\n", {"line": 3, "text": "  y = 2", "message": "IndentationError: unexpected indent"}),
         ("x = 1\n", {"message": "the source declares no tool"}),
         ("import nothing_like_it\n", {"line": 1, "hint": "Python's standard library is there, and nothing else"}),
+        ("import json.nothing_like_it\n", {"line": 1, "hint": "json.nothing_like_it is not in this Python"}),
+        (
+            "raise ModuleNotFoundError(\"No module named '_ssl'\", name='_ssl')\n",
+            {"line": 1, "hint": "ssl is not in this Python"},
+        ),
         ("x = 1\n@tool\ndef f(): ...\n", {"line": 2, "hint": "write `from rho import tool`"}),
         (
             "def f():\n    return 1 / 0\nf()\n",
@@ -182,6 +188,52 @@ def test_an_answer_that_is_not_plain_names_the_place(guest: Guest, body: str, me
     raised = guest.call("t")["raised"]
     assert raised["message"].startswith(message)
     assert raised["type"] == "NotPlain"
+    assert raised["trace"] == ["notes.py:4 in t: def t() -> object:"]
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ("['a', 'b']", ", not list"),
+        ("{1: 'a'}", "; the value: a map's keys are text, not int: 1"),
+        ("{'a': {1}}", "; ['a']: set is no plain data: a set has no order: return sorted(...)"),
+    ],
+)
+def test_options_that_are_no_map_are_refused_on_the_line_that_has_them(guest: Guest, options: str, why: str) -> None:
+    loaded(guest, f"return AskUser('q?', {options})")
+    assert guest.call("t")["raised"] == {
+        "type": "TypeError",
+        "message": 'an AskUser\'s options are a map of text keys to plain values, like {"a": "first choice"}' + why,
+        "trace": [f"notes.py:5 in t: return AskUser('q?', {options})"],
+    }
+
+
+def test_the_first_exceptions_of_a_group_are_told_with_their_lines(guest: Guest) -> None:
+    loaded(
+        guest,
+        "found = []\nfor n in range(5):\n    try:\n        raise ValueError(str(n) * 300 if n else 'no')\n"
+        "    except ValueError as error:\n        found.append(error)\nraise ExceptionGroup('several', found)",
+    )
+    line = "notes.py:8 in t: raise ValueError(str(n) * 300 if n else 'no')"
+    raised = guest.call("t")["raised"]
+    assert raised["message"] == "several (5 sub-exceptions)"
+    assert raised["trace"] == [
+        "notes.py:11 in t: raise ExceptionGroup('several', found)",
+        "1 of 5: ValueError: no",
+        line,
+        ("2 of 5: ValueError: " + "1" * 300)[:200],
+        line,
+        ("3 of 5: ValueError: " + "2" * 300)[:200],
+        line,
+        "... 2 more ...",
+    ]
+
+
+def test_a_file_that_is_not_there_says_that_none_are(guest: Guest) -> None:
+    loaded(guest, "open('/nothing-like-it')")
+    assert guest.call("t")["raised"]["message"].endswith(
+        "'/nothing-like-it' (there are no files here: take text as an argument, or ask the host)"
+    )
 
 
 def test_answers_that_only_python_can_encode_are_encoded(guest: Guest) -> None:

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ._cbor import NotPlain, encode
+
 __all__ = ["AskUser", "Failed", "Halt", "Image", "Ok", "answer"]
 
 
@@ -37,10 +39,25 @@ class Failed(Exception):
 
 @dataclass(frozen=True)
 class AskUser:
-    """Stops and asks a person; the answer becomes this call's result, the tool is not called again."""
+    """Stops and asks a person; the answer becomes this call's result, the tool is not called again.
+
+    Raises :class:`TypeError` for options that are no map of text keys to plain values.
+    """
 
     question: str
     options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        # Said here and not where the answer is encoded: only here is the author's own line in the trace.
+        if not self.options:
+            return
+        what = 'an AskUser\'s options are a map of text keys to plain values, like {"a": "first choice"}'
+        if not isinstance(self.options, Mapping):
+            raise TypeError(f"{what}, not {type(self.options).__name__}")
+        try:
+            encode(self.options)
+        except NotPlain as error:
+            raise TypeError(f"{what}; {error}") from None
 
 
 @dataclass(frozen=True)

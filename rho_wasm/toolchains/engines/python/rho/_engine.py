@@ -17,8 +17,8 @@ from . import _loop
 from ._answers import Failed, answer
 from ._cbor import NotPlain, decode, encode
 from ._random import CallRandom
-from ._tools import DeclarationError, Registry
-from ._trace import frames, message_of, raised, type_of
+from ._tools import DeclarationError, Handler, Registry
+from ._trace import frames, head, message_of, raised, type_of
 
 __all__ = ["SCRUBBED_BYTES", "Engine"]
 
@@ -48,6 +48,7 @@ class Engine:
         self._registry = registry
         self._chance = chance
         self._answered: dict[str, Any] | None = None
+        self._tool: Handler | None = None
         self._scratch = bytearray(_SCRATCH_BYTES)
         self._stdout: Any = sys.stdout
         self._stderr: Any = sys.stderr
@@ -85,7 +86,7 @@ class Engine:
 
         Whatever the tool does, the answer is a map of ABI.md, or the process exits.
         """
-        self._answered = None
+        self._answered = self._tool = None
         try:
             self._answered = made = self._answer(marshal.loads(request))  # noqa: S302
             data = _packed(made)
@@ -111,10 +112,10 @@ class Engine:
         # Added to while a source is loaded, a dict of these few would move.
         self._module.__dict__.update({"__file__": "", "__loader__": self, "__builtins__": builtins})
         self._file = self._source = ""
-        self._answered = None
+        self._answered = self._tool = None
 
     def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        handler = self._registry.tools[request["tool"]]
+        self._tool = handler = self._registry.tools[request["tool"]]
         try:
             result = handler.run(request["arguments"], request["context"])
             if type(result) is CoroutineType:
@@ -129,7 +130,12 @@ class Engine:
         try:
             if isinstance(error, NotPlain) and error.path:
                 error.path[-1] = _PLACES.get(error.path[-1], error.path[-1])
-            return encode({"raised": raised(error, self._file, self._source.splitlines())})
+            lines = self._source.splitlines()
+            found = raised(error, self._file, lines)
+            if not found["trace"] and self._tool is not None:
+                # What the tool answered is at fault, and no line of it was running any more.
+                found["trace"] = head(self._tool.function, self._file, lines)
+            return encode({"raised": found})
         except BaseException:
             return _LAST_RESORT
 
@@ -211,7 +217,9 @@ def _packed(answer: dict[str, Any]) -> bytes:
     try:
         return marshal.dumps(answer, _MARSHAL_VERSION)
     except ValueError:
-        return encode(answer)
+        pass
+    # Outside of the handler: marshal's reason would be told as what led to this one.
+    return encode(answer)
 
 
 def _tidy() -> None:
@@ -241,6 +249,10 @@ def _place(source: str, function: Callable[..., Any], parameter: str | None) -> 
 
 def _hint(error: BaseException) -> str | None:
     if isinstance(error, ModuleNotFoundError):
+        name = error.name or ""
+        if name.partition(".")[0] in sys.stdlib_module_names:
+            # ``ssl`` is there, and what it is made of, ``_ssl``, is not.
+            return f"{name.lstrip('_')} is not in this Python"
         return "Python's standard library is there, and nothing else"
     if isinstance(error, NameError) and error.name in (
         "tool",

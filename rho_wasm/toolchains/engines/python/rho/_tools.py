@@ -31,14 +31,14 @@ class DeclarationError(TypeError):
 
 
 class Handler:
-    """How one tool is called. ``capabilities`` are what it may ask of the host."""
+    """How one tool, a ``function``, is called. ``capabilities`` are what it may ask of the host."""
 
-    __slots__ = ("_context", "_function", "_readers", "capabilities", "name")
+    __slots__ = ("_context", "_readers", "capabilities", "function", "name")
 
     def __init__(self, function: Callable[..., Any], name: str, capabilities: tuple[str, ...]) -> None:
         self.name = name
         self.capabilities = capabilities
-        self._function = function
+        self.function = function
         self._context: str | None = None
         self._readers: list[tuple[str, Reader]] = []
 
@@ -52,19 +52,19 @@ class Handler:
                     return Failed(f"{name} {error}")
         if self._context is not None:
             arguments[self._context] = Context(context)
-        return self._function(**arguments)
+        return self.function(**arguments)
 
     def declaration(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """The tool as the manifest has it. Raises :class:`DeclarationError`."""
         found = {"name": self.name, **options}
         if "description" not in found:
-            found["description"] = _docs.description(self._function.__doc__)
+            found["description"] = _docs.description(self.function.__doc__)
         if "input_schema" not in found:
             found["input_schema"] = self._schema()
         return found
 
     def _schema(self) -> dict[str, Any]:
-        function = self._function
+        function = self.function
         told = _docs.parameters(function.__doc__)
         forms = Forms(_namespace(function))
         properties: dict[str, Any] = {}

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any
 
-__all__ = ["frames", "message_of", "raised", "type_of"]
+__all__ = ["frames", "head", "message_of", "raised", "type_of"]
 
 _PACKAGE = __name__.rpartition(".")[0]
 _MAX_FRAMES = 40
 _SHOWN_FIRST = 8
 _MAX_CAUSES = 4
+_MAX_MEMBERS = 3
 _MESSAGE_CHARS = 2_000
 _LINE_CHARS = 200
+_NO_FILES = " (there are no files here: take text as an argument, or ask the host)"
 
 
 def raised(error: BaseException, file: str, lines: Sequence[str]) -> dict[str, Any]:
@@ -21,6 +24,8 @@ def raised(error: BaseException, file: str, lines: Sequence[str]) -> dict[str, A
     trace: list[str] = []
     for cause in _chain(error):
         trace += frames(cause.__traceback__, file, lines)
+        if isinstance(cause, BaseExceptionGroup):
+            trace += _members(cause, file, lines)
         if cause is not error:
             trace.append(f"{type_of(cause)}: {message_of(cause)}"[:_LINE_CHARS])
             trace.append("which led to:")
@@ -38,6 +43,17 @@ def frames(traceback: TracebackType | None, file: str, lines: Sequence[str]) -> 
     ]
 
 
+def head(function: Any, file: str, lines: Sequence[str]) -> list[str]:
+    """The line of ``file`` that ``function`` begins with, below its decorators; none where it is from elsewhere."""
+    code = getattr(function, "__code__", None)
+    if code is None or code.co_filename != file:
+        return []
+    first: int = code.co_firstlineno
+    begins = ("def ", "async def ")
+    line = next((at for at in range(first, len(lines) + 1) if _text(lines, at).startswith(begins)), first)
+    return [f"{file}:{line} in {code.co_qualname}: {_text(lines, line)}"[:_LINE_CHARS]]
+
+
 def type_of(error: BaseException) -> str:
     """The exception's type, with its module unless that is Python's own or the tool's."""
     kind = type(error)
@@ -49,9 +65,22 @@ def type_of(error: BaseException) -> str:
 def message_of(error: BaseException) -> str:
     """What the exception says. Asking runs the author's code, which may fail too."""
     try:
-        return str(error)[:_MESSAGE_CHARS].encode("utf-8", "backslashreplace").decode()
+        text = str(error)[:_MESSAGE_CHARS].encode("utf-8", "backslashreplace").decode()
+        return text + _NO_FILES if isinstance(error, FileNotFoundError) and error.errno == errno.ENOENT else text
     except Exception:
         return "(its text cannot be had)"
+
+
+def _members(group: BaseExceptionGroup[BaseException], file: str, lines: Sequence[str]) -> list[str]:
+    """The first exceptions of a group: what each says, and the innermost of its lines."""
+    found = []
+    count = len(group.exceptions)
+    for number, error in enumerate(group.exceptions[:_MAX_MEMBERS], 1):
+        found.append(f"{number} of {count}: {type_of(error)}: {message_of(error)}"[:_LINE_CHARS])
+        found += frames(error.__traceback__, file, lines)[-1:]
+    if count > _MAX_MEMBERS:
+        found.append(f"... {count - _MAX_MEMBERS} more ...")
+    return found
 
 
 def _own(traceback: TracebackType | None, file: str) -> Iterator[tuple[int, str]]:
