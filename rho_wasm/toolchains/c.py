@@ -23,26 +23,24 @@ import importlib.metadata
 import importlib.util
 import json
 import shutil
-import tempfile
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import anyio
 import anyio.to_thread
 
 from rho_wasm import resources
 from rho_wasm.errors import BuildError, Diagnostic
-from rho_wasm.sandbox.child import Confinement, run_child
 from rho_wasm.sandbox.confine import landlock_version
+from rho_wasm.toolchains.confined import fresh_folder, require_confinement, run_confined
 from rho_wasm.toolchains.diagnostics import from_clang
 from rho_wasm.toolchains.files import read_bounded
 from rho_wasm.toolchains.limits import BuildLimits
+from rho_wasm.toolchains.project import Project
 from rho_wasm.toolchains.toolchain import Built, fail
 from rho_wasm.untrusted import inert
 
-__all__ = ["compile_c", "require_confinement"]
+__all__ = ["compile_c"]
 
 _LANGUAGE = "c"
 _SOURCE, _HEADER, _OVERLAY, _OBJECT, _MODULE = "main.c", "rho.h", "overlay.json", "main.o", "main.wasm"
@@ -150,50 +148,19 @@ def _find_compiler() -> _Compiler:
     return _Compiler(folder / "zig", folder / "lib" / "include", f"ziglang {importlib.metadata.version('ziglang')}")
 
 
-def require_confinement(version: int, *, trusted: bool) -> None:
-    """Raises :class:`BuildError` (``confinement_missing``) where the kernel has no Landlock, unless ``trusted``."""
-    if version == 0 and not trusted:
-        raise BuildError(
-            _LANGUAGE,
-            [
-                Diagnostic(
-                    "this system has no Landlock (Linux 5.13 or later, enabled), "
-                    "so the compiler could read the host's files for a hostile source"
-                )
-            ],
-            reason="confinement_missing",
-            hint="build on such a Linux, or say trusted=True (--trusted) for a source that you wrote or read",
-        )
-
-
-async def compile_c(source: str, *, name: str, limits: BuildLimits, trusted: bool = False) -> Built:
-    """A module of ``source``, which includes ``rho.h``. Raises :class:`BuildError` with line and column.
+async def compile_c(project: Project, *, limits: BuildLimits, trusted: bool = False) -> Built:
+    """A module of the project's main file, which includes ``rho.h``. Raises :class:`BuildError` with line and column.
 
     Compiles and links in two child processes in a fresh folder that is removed whatever happens, cancellation too.
     """
     compiler = _find_compiler()
-    require_confinement(landlock_version(), trusted=trusted)
-    async with _fresh_folder() as folder:
-        await anyio.to_thread.run_sync(_prepare, folder, source, compiler)
-        warnings = await _run(compiler, folder, _CLANG, name=name, limits=limits)
-        warnings += await _run(compiler, folder, _LINK, name=name, limits=limits)
+    require_confinement(landlock_version(), language=_LANGUAGE, trusted=trusted)
+    async with fresh_folder() as folder:
+        await anyio.to_thread.run_sync(_prepare, folder, project.text, compiler)
+        warnings = await _run(compiler, folder, _CLANG, name=project.name, limits=limits, trusted=trusted)
+        warnings += await _run(compiler, folder, _LINK, name=project.name, limits=limits, trusted=trusted)
         wasm = await anyio.to_thread.run_sync(read_bounded, folder / _MODULE, limits.file_bytes)
     return Built(wasm=wasm, toolchain=compiler.version, log="\n".join(str(warning) for warning in warnings))
-
-
-@asynccontextmanager
-async def _fresh_folder() -> AsyncIterator[Path]:
-    folder = _new_folder()
-    try:
-        yield folder
-    finally:
-        with anyio.CancelScope(shield=True):
-            await anyio.to_thread.run_sync(shutil.rmtree, folder, True)
-
-
-def _new_folder() -> Path:
-    # Resolved, because the kernel's rules and clang's overlay know real paths only.
-    return Path(tempfile.mkdtemp(prefix="rho-build-")).resolve()
 
 
 def _prepare(folder: Path, source: str, compiler: _Compiler) -> None:
@@ -204,23 +171,17 @@ def _prepare(folder: Path, source: str, compiler: _Compiler) -> None:
 
 
 async def _run(
-    compiler: _Compiler, folder: Path, arguments: Sequence[str], *, name: str, limits: BuildLimits
+    compiler: _Compiler, folder: Path, arguments: Sequence[str], *, name: str, limits: BuildLimits, trusted: bool
 ) -> tuple[Diagnostic, ...]:
-    outcome = await run_child(
+    outcome = await run_confined(
         [str(compiler.program), *arguments],
-        # No bound on the number of processes: the kernel counts all of the user's together. These start none.
-        confinement=Confinement(
-            cpu_seconds=limits.cpu_seconds,
-            memory_bytes=limits.memory_bytes,
-            file_bytes=limits.file_bytes,
-            read=(str(compiler.program), str(compiler.headers)),
-            write=(str(folder),),
-        ),
-        wall_seconds=limits.wall_seconds,
-        max_output_bytes=limits.message_bytes,
-        max_error_bytes=limits.message_bytes,
-        cwd=folder,
-        env=_ENVIRONMENT,
+        folder=folder,
+        language=_LANGUAGE,
+        read=(compiler.program, compiler.headers),
+        environment=_ENVIRONMENT,
+        limits=limits,
+        native=False,
+        trusted=trusted,
     )
     text = outcome.stderr.decode("utf-8", "replace")
     diagnostics = from_clang(text, names={_SOURCE: inert(name, limit=128)}, limit=limits.diagnostics)

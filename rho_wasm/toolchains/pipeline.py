@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import anyio
 import anyio.to_thread
 
 from rho_wasm.dynamic.artifact import Artifact
@@ -23,6 +24,7 @@ from rho_wasm.toolchains.engines.spec import Progress
 from rho_wasm.toolchains.files import read_bounded
 from rho_wasm.toolchains.image_builder import INTERPRETED, ImageBuilder
 from rho_wasm.toolchains.limits import BuildLimits
+from rho_wasm.toolchains.project import Project, read_folder
 from rho_wasm.toolchains.snapshot import initialised
 from rho_wasm.toolchains.source_text import Source, read_source
 from rho_wasm.toolchains.toolchain import Toolchain
@@ -36,6 +38,8 @@ __all__ = ["build", "languages"]
 class _Language:
     suffix: str
     compile: Toolchain
+    others: tuple[str, ...] = ()
+    """How further files of a folder end, or are called."""
 
 
 def languages() -> Mapping[str, str]:
@@ -91,18 +95,26 @@ async def build(
         )
     limits = limits or BuildLimits()
     toolchain = _compiled()[name]
-    file = path.name if path is not None else f"source{toolchain.suffix}"
-    text = await read_source(source, name=name, file=file, limits=limits)
-    declared = await _read_manifest(manifest, path, name=name, host_limits=host_limits)
+    project = await _read_project(source, path, toolchain, name=name, limits=limits)
+    declared = await _read_manifest(manifest, path, project, name=name, host_limits=host_limits)
     try:
-        built = await toolchain.compile(text, name=file, limits=limits, trusted=trusted)
+        built = await toolchain.compile(project, limits=limits, trusted=trusted)
     except OSError as error:
         why = f"the build could not run: {error.strerror or 'a system error'}"
         hint = "see that the temporary folder can be written, has room, and that processes can be started"
         raise BuildError(name, [Diagnostic(why)], reason="build_unavailable", hint=hint) from error
     wasm = embed(await _initialised(built.wasm, name=name) if snapshot else built.wasm, declared)
     await _check(wasm, host_limits or HostLimits())
-    return Artifact.built(wasm, source=text, language=name, toolchain=built.toolchain, log=built.log)
+    return Artifact.built(wasm, source=project.reviewed, language=name, toolchain=built.toolchain, log=built.log)
+
+
+async def _read_project(
+    source: Source, path: Path | None, toolchain: _Language, *, name: str, limits: BuildLimits
+) -> Project:
+    if path is not None and await anyio.Path(path).is_dir():
+        return await read_folder(path, language=name, suffixes=(toolchain.suffix, *toolchain.others), limits=limits)
+    file = path.name if path is not None else f"source{toolchain.suffix}"
+    return Project.of_text(await read_source(source, name=name, file=file, limits=limits), name=file)
 
 
 async def _initialised(wasm: bytes, *, name: str) -> bytes:
@@ -137,11 +149,17 @@ def _choose(path: Path | None, language: str | None) -> str:
 
 
 async def _read_manifest(
-    manifest: Manifest | Mapping[str, Any] | None, path: Path | None, *, name: str, host_limits: HostLimits | None
+    manifest: Manifest | Mapping[str, Any] | None,
+    path: Path | None,
+    project: Project,
+    *,
+    name: str,
+    host_limits: HostLimits | None,
 ) -> Manifest:
     limits = host_limits or HostLimits()
     if manifest is None:
-        beside = path.with_name(f"{path.stem}.manifest.json") if path is not None else None
+        main = path / project.main if path is not None and await anyio.Path(path).is_dir() else path
+        beside = main.with_name(f"{main.stem}.manifest.json") if main is not None else None
         manifest = Manifest.from_json(await _read_beside(beside, name=name, limits=limits), limits=limits)
     elif not isinstance(manifest, Manifest):
         manifest = Manifest.from_json(manifest, limits=limits)

@@ -13,7 +13,7 @@ from rho_wasm.toolchains.files import TooLong, read_bounded
 from rho_wasm.toolchains.limits import BuildLimits
 from rho_wasm.untrusted import inert
 
-__all__ = ["Source", "read_source"]
+__all__ = ["Source", "read_source", "text_of"]
 
 _BYTE_ORDER_MARK = "\ufeff"
 
@@ -40,10 +40,19 @@ async def read_source(source: Source, *, name: str, file: str, limits: BuildLimi
         data = source.encode("utf-8", "surrogatepass") if isinstance(source, str) else bytes(source)
     if len(data) > limits.source_bytes:
         raise refused("source_too_large", f"is longer than {limits.source_bytes} bytes")
+    return text_of(data, name=name, file=file)
+
+
+def text_of(data: bytes, *, name: str, file: str) -> str:
+    """``data`` as text. Raises :class:`BuildError` (``source_unreadable``)."""
+
+    def refused(why: str) -> BuildError:
+        return BuildError(name, [Diagnostic(why, file=inert(file, limit=128))], reason="source_unreadable")
+
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
-        raise refused("source_unreadable", f"is no UTF-8 text: byte {error.start}") from None
+        raise refused(f"is no UTF-8 text: byte {error.start}") from None
     if "\0" in text:
-        raise refused("source_unreadable", "has a zero byte, so it is no source text")
+        raise refused("has a zero byte, so it is no source text")
     return text.removeprefix(_BYTE_ORDER_MARK)

@@ -10,6 +10,7 @@ from typing import NoReturn, Protocol
 from rho_wasm.errors import BuildError, Diagnostic
 from rho_wasm.sandbox.child import ChildOutcome
 from rho_wasm.toolchains.limits import BuildLimits
+from rho_wasm.toolchains.project import Project
 from rho_wasm.untrusted import inert
 
 __all__ = ["Built", "Toolchain", "fail"]
@@ -28,29 +29,41 @@ class Built:
 
 
 class Toolchain(Protocol):
-    """One language. ``name`` is the file's name as the author knows it, for messages."""
+    """One language."""
 
-    async def __call__(self, source: str, *, name: str, limits: BuildLimits, trusted: bool) -> Built:
+    async def __call__(self, project: Project, *, limits: BuildLimits, trusted: bool) -> Built:
         """Raises :class:`BuildError`. ``trusted`` lets it run without confinement where there is none."""
         ...
 
 
 def fail(
-    language: str, outcome: ChildOutcome, diagnostics: Sequence[Diagnostic], *, name: str, limits: BuildLimits
+    language: str,
+    outcome: ChildOutcome,
+    diagnostics: Sequence[Diagnostic],
+    *,
+    name: str,
+    limits: BuildLimits,
+    native: bool = False,
 ) -> NoReturn:
     """Raises the :class:`BuildError` for a child that did not end well: the bound that it met, else its messages."""
     reason, message = "build_failed", None
+    memory = limits.native_memory_bytes if native else limits.memory_bytes
     text = outcome.stderr.decode("utf-8", "replace")
     if outcome.reason in ("cpu", "wall"):
-        bound = limits.cpu_seconds if outcome.reason == "cpu" else limits.wall_seconds
+        cpu, wall = (
+            (limits.native_cpu_seconds, limits.native_wall_seconds)
+            if native
+            else (limits.cpu_seconds, limits.wall_seconds)
+        )
+        bound = cpu if outcome.reason == "cpu" else wall
         kind = "of CPU time" if outcome.reason == "cpu" else "by the clock"
         reason, message = "build_timeout", f"the build was stopped after {bound:g} s {kind}"
     elif outcome.reason == "output":
-        reason, message = "build_too_large", f"the build made more than {limits.file_bytes} bytes"
+        reason, message = "build_too_large", "the build wrote more than it may, in all or on standard output"
     elif outcome.signal == signal.SIGXFSZ or "File too large" in text:
         reason, message = "build_too_large", f"the build wrote a file of more than {limits.file_bytes} bytes"
     elif any(sign in text for sign in _OUT_OF_MEMORY):
-        reason, message = "build_memory", f"the build needed more than {limits.memory_bytes} bytes of memory"
+        reason, message = "build_memory", f"the build needed more than {memory} bytes of memory"
     elif outcome.signal is not None and not any(found.severity == "error" for found in diagnostics):
         reason, message = "build_crashed", f"the compiler died of signal {outcome.signal}"
     elif not diagnostics:

@@ -17,6 +17,7 @@ from rho_wasm.manifest import embed
 from rho_wasm.resources import fixture, sdk
 from rho_wasm.toolchains import BuildLimits
 from rho_wasm.toolchains.c import compile_c
+from rho_wasm.toolchains.project import Project
 from tests.benchmarks.jobs import Job
 
 __all__ = ["Absent", "echo_with_tools", "extism_guest", "rho_guest", "text_guest", "unbuilt"]
@@ -52,7 +53,10 @@ async def extism_guest(job: Job) -> bytes:
     kept = _kept(source)
     if not kept.exists():
         try:
-            _keep(kept, (await compile_c(source, name=job.source, limits=BuildLimits(), trusted=True)).wasm)
+            _keep(
+                kept,
+                (await compile_c(Project.of_text(source, name=job.source), limits=BuildLimits(), trusted=True)).wasm,
+            )
         except BuildError as error:
             raise unbuilt(error) from None
     return kept.read_bytes()

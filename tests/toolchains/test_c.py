@@ -16,7 +16,9 @@ from rho_wasm.errors import BuildError, ModuleRejected
 from rho_wasm.sandbox.abi import MANIFEST_SECTION
 from rho_wasm.sandbox.confine import landlock_version
 from rho_wasm.toolchains import BuildLimits, build
-from rho_wasm.toolchains.c import compile_c, require_confinement
+from rho_wasm.toolchains.c import compile_c
+from rho_wasm.toolchains.confined import require_confinement
+from rho_wasm.toolchains.project import Project
 from tests.toolchains.conftest import MINIMAL_C
 
 pytestmark = [
@@ -26,7 +28,7 @@ pytestmark = [
 
 
 async def compiled(source: str, limits: BuildLimits | None = None) -> bytes:
-    return (await compile_c(source, name="tool.c", limits=limits or BuildLimits())).wasm
+    return (await compile_c(Project.of_text(source, name="tool.c"), limits=limits or BuildLimits())).wasm
 
 
 async def refusal(source: str, limits: BuildLimits | None = None) -> BuildError:
@@ -197,8 +199,8 @@ async def test_a_missing_compiler_names_the_extra(monkeypatch: pytest.MonkeyPatc
 
 async def test_without_confinement_only_a_trusted_source_is_built() -> None:
     with pytest.raises(BuildError) as caught:
-        require_confinement(0, trusted=False)
+        require_confinement(0, language="c", trusted=False)
     assert caught.value.reason == "confinement_missing"
     assert "Landlock" in str(caught.value)
-    require_confinement(0, trusted=True)
-    require_confinement(1, trusted=False)
+    require_confinement(0, language="c", trusted=True)
+    require_confinement(1, language="c", trusted=False)

@@ -17,6 +17,7 @@ from rho_wasm.sandbox.child import Confinement, run_child
 from rho_wasm.sandbox.confine import landlock_version
 from rho_wasm.toolchains import BuildLimits, c
 from rho_wasm.toolchains.c import compile_c
+from rho_wasm.toolchains.project import Project
 from tests.toolchains.conftest import MINIMAL_C
 
 pytestmark = [
@@ -72,7 +73,7 @@ def assembler(monkeypatch: pytest.MonkeyPatch) -> None:
 async def outcome(source: str) -> str:
     """What the author of ``source`` hears, or the module as text."""
     try:
-        built = await compile_c(source, name="tool.c", limits=BuildLimits())
+        built = await compile_c(Project.of_text(source, name="tool.c"), limits=BuildLimits())
     except BuildError as error:
         return str(error)
     return built.wasm.decode("latin-1")
@@ -190,7 +191,9 @@ async def test_its_own_standard_input_is_empty_and_its_own_output_a_wait_that_en
     incbin = TINY + '__asm__(".incbin \\"{path}\\"");\n'
     assert (await outcome(incbin.replace("{path}", "/dev/stdin"))).startswith("\0asm")
     with pytest.raises(BuildError) as caught:
-        await compile_c(incbin.replace("{path}", "/dev/fd/1"), name="tool.c", limits=BuildLimits(wall_seconds=0.5))
+        await compile_c(
+            Project.of_text(incbin.replace("{path}", "/dev/fd/1"), name="tool.c"), limits=BuildLimits(wall_seconds=0.5)
+        )
     assert caught.value.reason == "build_timeout"
 
 
@@ -205,7 +208,7 @@ async def test_what_lies_beside_the_source_is_not_there(tmp_path: Path, secret: 
 async def test_a_files_name_is_never_an_argument(name: str) -> None:
     """The source is always compiled under one name, so a name is for messages only, and inert there."""
     with pytest.raises(BuildError) as caught:
-        await compile_c("int x = ;", name=name, limits=BuildLimits())
+        await compile_c(Project.of_text("int x = ;", name=name), limits=BuildLimits())
     [diagnostic] = caught.value.diagnostics
     assert "expected expression" in diagnostic.message
     assert "\n" not in str(diagnostic)
@@ -279,7 +282,7 @@ async def test_a_module_tells_nothing_of_where_and_when_it_was_built(
     for place in ("here", "elsewhere"):
         with monkeypatch.context() as patch:
             somewhere(patch, tmp_path / place)
-            module = await compile_c(MINIMAL_C + STAMPS, name=f"{place}.c", limits=BuildLimits())
+            module = await compile_c(Project.of_text(MINIMAL_C + STAMPS, name=f"{place}.c"), limits=BuildLimits())
         assert of_the_host(module.wasm) == []
         built.append(module.wasm)
     assert built[0] == built[1]
@@ -342,8 +345,7 @@ async def test_commands_to_the_compilers_own_debugging_tell_nothing_of_the_host(
     noise = '#pragma clang diagnostic warning "-Weverything"\n'
     try:
         built = await compile_c(
-            MINIMAL_C + noise + f"#pragma clang __debug {command}\n" + "int x;\n",
-            name="tool.c",
+            Project.of_text(MINIMAL_C + noise + f"#pragma clang __debug {command}\n" + "int x;\n", name="tool.c"),
             limits=BuildLimits(cpu_seconds=1),
         )
     except BuildError as error:

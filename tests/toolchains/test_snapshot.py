@@ -22,6 +22,7 @@ from rho_wasm.toolchains.binary_reader import read_module
 from rho_wasm.toolchains.c import compile_c
 from rho_wasm.toolchains.limits import BuildLimits
 from rho_wasm.toolchains.module_edits import stub_imports
+from rho_wasm.toolchains.project import Project
 from rho_wasm.toolchains.snapshot import boot_module, initialised, snapshot
 from tests.sandbox.guests import called
 
@@ -157,7 +158,7 @@ RHO_TOOLS({"t", t})
 @pytest.mark.parametrize("anyio_backend", ["trio"])
 @pytest.mark.skipif(landlock_version() == 0, reason="C is built only where the kernel has Landlock")
 async def test_constructors_of_a_c_guest_have_run_in_its_snapshot(here: Sandbox) -> None:
-    given = (await compile_c(_CONSTRUCTORS, name="t.c", limits=BuildLimits())).wasm
+    given = (await compile_c(Project.of_text(_CONSTRUCTORS, name="t.c"), limits=BuildLimits())).wasm
     made = await initialised(given)
     expected = await _answer(here, given)
     assert expected.value == "xxxxxxxxx"
