@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import CoroutineType
 from typing import Any, TypeAlias
 
 from rho_wasm.calls import ToolCall
@@ -21,6 +23,7 @@ __all__ = [
     "ToolQuarantined",
     "ToolRunning",
     "emit",
+    "subscriber",
 ]
 
 _log = logging.getLogger("rho_wasm")
@@ -117,11 +120,24 @@ Event: TypeAlias = (
 OnEvent: TypeAlias = Callable[[Event], Any]
 
 
+def subscriber(on_event: OnEvent | None) -> OnEvent | None:
+    """``on_event`` as it is. Raises TypeError for an async one, which nobody would await."""
+    if inspect.iscoroutinefunction(on_event) or inspect.iscoroutinefunction(getattr(on_event, "__call__", None)):
+        raise TypeError(
+            "on_event is called where nothing waits: give a function that is not async, such as a queue's put"
+        )
+    return on_event
+
+
 def emit(on_event: OnEvent | None, event: Event) -> None:
     """Tells the subscriber. One that raises is logged and costs nothing else: no call fails because a screen did."""
     if on_event is None:
         return
     try:
-        on_event(event)
+        answer = on_event(event)
     except Exception as error:
         _log.error("on_event raised %s for %s", type(error).__name__, type(event).__name__)
+    else:
+        if type(answer) is CoroutineType:
+            answer.close()
+            _log.error("on_event answered a coroutine for %s, which nobody awaits", type(event).__name__)

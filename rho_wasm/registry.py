@@ -14,7 +14,7 @@ from rho_wasm.builtin import builtin_tools
 from rho_wasm.builtin.outputs import MemoryOutputs, Outputs
 from rho_wasm.calls import RunningCall
 from rho_wasm.errors import NameInvalid, NameReserved, NotATool, RhoError, SchemaInvalid
-from rho_wasm.events import OnEvent, SourceFailed, emit
+from rho_wasm.events import OnEvent, SourceFailed, emit, subscriber
 from rho_wasm.names import MAX_NAME_CHARS, Reservations, problem_of
 from rho_wasm.offered import Shadowed, ToolSchemas, ToolSnapshot
 from rho_wasm.schema import ArgumentSchema
@@ -75,7 +75,7 @@ class ToolRegistry:
         on_event: OnEvent | None = None,
     ) -> None:
         self.outputs: Outputs = MemoryOutputs() if outputs is None else outputs
-        self._on_event = on_event
+        self._on_event = subscriber(on_event)
         self._schemas = ToolSchemas()
         self._core: dict[str, Tool] = {}
         for tool in builtin_tools() if core is None else core:

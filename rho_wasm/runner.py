@@ -16,7 +16,7 @@ from rho_wasm.arguments import checked_arguments
 from rho_wasm.calls import CallClock, CallMeter, RunningCall, ToolCall, ToolContext
 from rho_wasm.cancellation import Watermark, leaves, let_through
 from rho_wasm.errors import SchemaInvalid, ToolError
-from rho_wasm.events import OnEvent, SourceFailed, ToolFinished, ToolRunning, emit
+from rho_wasm.events import OnEvent, SourceFailed, ToolFinished, ToolRunning, emit, subscriber
 from rho_wasm.executor import DefaultExecutor, ToolExecutor, fault_of
 from rho_wasm.gates import Gate, Gatekeeper, allow_all
 from rho_wasm.host_threads import HostThreads
@@ -75,7 +75,7 @@ class ToolRunner:
         gatekeeper = Gatekeeper(gate, threads=HostThreads(max_abandoned=limits.max_abandoned_handlers))
         self._gatekeeper = None if gatekeeper.allows_all else gatekeeper
         self._slots = anyio.Semaphore(max_concurrent, fast_acquire=True)
-        self._on_event = on_event
+        self._on_event = subscriber(on_event)
 
     async def run_many(
         self,

@@ -14,7 +14,7 @@ import anyio
 
 from rho_wasm.calls import RunningCall
 from rho_wasm.errors import NotATool, RhoError
-from rho_wasm.events import OnEvent, SourceFailed, emit
+from rho_wasm.events import OnEvent, SourceFailed, emit, subscriber
 from rho_wasm.tools import Tool
 from rho_wasm.untrusted import exception_text, inert, type_name
 
@@ -90,7 +90,7 @@ class RefreshingSource:
         self.version = 0
         self._fetch = fetch
         self._timeout_s = timeout_s
-        self._on_event = on_event
+        self._on_event = subscriber(on_event)
         self._tools: tuple[Tool, ...] = ()
         self._by_name = MappingProxyType[str, Tool]({})
         self._begun = 0
@@ -140,7 +140,7 @@ class PrefixedSource:
     def __init__(self, source: ToolSource, prefix: str, *, on_event: OnEvent | None = None) -> None:
         self.source = source
         self.prefix = prefix
-        self._on_event = on_event
+        self._on_event = subscriber(on_event)
         self._renamed: dict[str, tuple[Tool, Tool | None]] = {}
 
     @property

@@ -10,8 +10,13 @@ import pytest
 
 from rho_wasm import events
 from rho_wasm.calls import ToolCall
-from rho_wasm.events import Event, SourceFailed, ToolFinished, ToolRunning, emit
+from rho_wasm.dynamic.teller import Teller
+from rho_wasm.events import Event, SourceFailed, ToolFinished, ToolRunning, emit, subscriber
+from rho_wasm.registry import ToolRegistry
 from rho_wasm.results import ToolResult
+from rho_wasm.runner import ToolRunner
+from rho_wasm.sources import PrefixedSource, RefreshingSource
+from rho_wasm.testing import FakeSource
 
 CALL = ToolCall("1", "t")
 
@@ -47,6 +52,36 @@ def test_a_subscriber_that_raises_costs_nothing_but_a_line_in_the_log(caplog: py
     with caplog.at_level(logging.ERROR, logger="rho_wasm"):
         emit(subscriber, ToolRunning(call=CALL, tool="t"))
     assert caplog.messages == ["on_event raised Sly for ToolRunning"]
+
+
+class Awaited:
+    async def __call__(self, event: Event) -> None:
+        raise AssertionError("nobody awaits it")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda hear: ToolRegistry([], on_event=hear),
+        lambda hear: ToolRunner(ToolRegistry([]), on_event=hear),
+        lambda hear: RefreshingSource(lambda: Awaited()(CALL), on_event=hear),
+        lambda hear: PrefixedSource(FakeSource(), "p_", on_event=hear),
+        Teller,
+        subscriber,
+    ],
+)
+def test_whatever_tells_refuses_an_async_subscriber(make: Any) -> None:
+    for hear in (Awaited(), Awaited().__call__):
+        with pytest.raises(TypeError, match="on_event is called where nothing waits"):
+            make(hear)
+
+
+def test_a_coroutine_that_a_subscriber_answers_all_the_same_is_closed_and_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.ERROR, logger="rho_wasm"):
+        emit(lambda event: Awaited()(event), ToolRunning(call=CALL, tool="t"))
+    assert caplog.messages == ["on_event answered a coroutine for ToolRunning, which nobody awaits"]
 
 
 def test_what_must_end_the_process_is_not_swallowed() -> None:

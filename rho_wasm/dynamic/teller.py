@@ -10,7 +10,7 @@ from contextlib import suppress
 from anyio import NoEventLoopError, from_thread
 from anyio.lowlevel import EventLoopToken, current_token
 
-from rho_wasm.events import Event, OnEvent, emit
+from rho_wasm.events import Event, OnEvent, emit, subscriber
 
 __all__ = ["Teller"]
 
@@ -23,7 +23,7 @@ class Teller:
     """
 
     def __init__(self, on_event: OnEvent | None) -> None:
-        self._on_event = on_event
+        self._on_event = subscriber(on_event)
         self._waiting: deque[Event] = deque()
         self._loop: EventLoopToken | None = None
         self.adopt()
