@@ -56,13 +56,18 @@ class Bench:
         self.events.append(event)
         self._told.set()
 
-    async def until_told(self, kind: type[EventType]) -> EventType:
-        """The first event of one kind, waited for if need be."""
+    async def until_told(self, kind: type[EventType], *, times: int = 1) -> EventType:
+        """The first event of one kind, once ``times`` of them were told: waited for if need be."""
         with anyio.fail_after(WAIT_S):
-            while not (found := self.told(kind)):
+            while len(found := self.told(kind)) < times:
                 self._told = anyio.Event()
                 await self._told.wait()
         return found[0]
+
+    async def written(self) -> Store:
+        """The store, once all is in it: the end of a call waits for a busy disk for a moment only. Ends the source."""
+        await self.source.aclose()
+        return self.store
 
     async def go(self, *artifacts: Artifact, remove: tuple[str, ...] = (), floor: bool = False) -> Generation:
         """Stages and activates."""
