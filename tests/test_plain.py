@@ -411,7 +411,8 @@ def assert_refused_cheaply(data: bytes) -> None:
     try:
         with pytest.raises(PlainError):
             plain.decode(data)
-        assert tracemalloc.get_traced_memory()[1] < max(len(data), 16_384)
+        # A short message may be given to cbor2 as it is, which takes strings in pieces of 64 KiB.
+        assert tracemalloc.get_traced_memory()[1] < max(len(data), 80 * 1024)
     finally:
         tracemalloc.stop()
 
