@@ -1,4 +1,4 @@
-"""From source to artifact: read it, find its manifest, run its toolchain, embed, admit, validate."""
+"""From source to artifact: read it, run its toolchain, find its manifest, snapshot it, embed, admit, validate."""
 
 from __future__ import annotations
 
@@ -15,15 +15,19 @@ from rho_wasm.dynamic.artifact import Artifact
 from rho_wasm.errors import BuildError, Diagnostic
 from rho_wasm.limits import HostLimits
 from rho_wasm.manifest import Manifest, embed
+from rho_wasm.sandbox.abi import WASI, WASI_IMPORTS
 from rho_wasm.sandbox.admission import admit
 from rho_wasm.sandbox.compile import validate
 from rho_wasm.sandbox.faults import CallFailed
+from rho_wasm.toolchains.binary_reader import read_module
 from rho_wasm.toolchains.c import compile_c
+from rho_wasm.toolchains.declared import declared_manifest, without_declaration
 from rho_wasm.toolchains.engines.shelf import EngineShelf
 from rho_wasm.toolchains.engines.spec import Progress
 from rho_wasm.toolchains.files import read_bounded
 from rho_wasm.toolchains.image_builder import INTERPRETED, ImageBuilder
 from rho_wasm.toolchains.limits import BuildLimits
+from rho_wasm.toolchains.module_edits import stub_imports
 from rho_wasm.toolchains.project import Project, read_folder
 from rho_wasm.toolchains.snapshot import initialised
 from rho_wasm.toolchains.source_text import Source, read_source
@@ -40,6 +44,10 @@ class _Language:
     compile: Toolchain
     others: tuple[str, ...] = ()
     """How further files of a folder end, or are called."""
+    runtime: bool = False
+    """Its runtime imports more of WASI than a guest is given: what it has no use for becomes stubs."""
+    snapshot: bool = False
+    """Its guests are snapshotted unless that is refused: their start takes long."""
 
 
 def languages() -> Mapping[str, str]:
@@ -48,7 +56,10 @@ def languages() -> Mapping[str, str]:
 
 
 def _compiled() -> dict[str, _Language]:
-    return {"c": _Language(".c", compile_c), "wat": _Language(".wat", compile_wat)}
+    return {
+        "c": _Language(".c", compile_c, others=(".h",)),
+        "wat": _Language(".wat", compile_wat),
+    }
 
 
 async def build(
@@ -57,7 +68,7 @@ async def build(
     language: str | None = None,
     manifest: Manifest | Mapping[str, Any] | None = None,
     trusted: bool = False,
-    snapshot: bool = False,
+    snapshot: bool | None = None,
     standalone: bool = False,
     limits: BuildLimits | None = None,
     host_limits: HostLimits | None = None,
@@ -68,10 +79,14 @@ async def build(
 
     ``source`` is the text, its bytes (UTF-8), or a path *as a* :class:`~pathlib.Path`: a str is always text, so that
     nobody's text makes the host read a file. ``language`` follows from a path's suffix, else it must be said.
-    ``manifest`` may be left out for a path with ``STEM.manifest.json`` beside it. A build runs in child processes
+    A folder is a project: what lies in it and ends as sources do (:func:`rho_wasm.toolchains.project.read_folder`).
+
+    ``manifest`` holds over ``STEM.manifest.json`` beside the source, and that over what the module declares of itself
+    (``rho_manifest`` in guest_sdk/ABI.md), which is asked in the sandbox. A build runs in child processes
     bounded by ``limits``, and its module must pass ``host_limits`` (the defaults for both). A C compiler can read
     nothing of the host; where the system cannot promise that, the build is refused unless ``trusted``. ``snapshot``
-    runs what a compiled guest does in ``_initialize`` now, inside the sandbox, instead of at each call.
+    runs what a compiled guest does in ``_initialize`` now, inside the sandbox, instead of at each call; None leaves it
+    to the language.
 
     Sources in Python, JavaScript and TypeScript declare their tools themselves. They are loaded by an engine of
     ``engines`` (the default shelf), which is made if it is not there: that takes up to a minute, and ``progress``
@@ -81,8 +96,9 @@ async def build(
     Raises :class:`BuildError`, whose ``diagnostics`` have file, line and column (reasons ``build_failed``,
     ``build_timeout``, ``build_memory``, ``build_too_large``, ``build_crashed``, ``build_unavailable``,
     ``source_unreadable``, ``source_too_large``, ``language_unknown``, ``manifest_missing``, ``missing_extra``,
-    ``confinement_missing``, ``snapshot_failed``, ``image_too_large``, ``manifest_differs``, ``standalone_already``, and
-    those of :class:`EngineShelf`), and :class:`ModuleRejected` for a manifest or a module that no host takes.
+    ``confinement_missing``, ``bad_manifest``, ``snapshot_failed``, ``image_too_large``, ``manifest_differs``,
+    ``standalone_already``, and those of :class:`EngineShelf`), and :class:`ModuleRejected` for a manifest or a module
+    that no host takes.
     """
     path = Path(source) if isinstance(source, os.PathLike) else None
     name = _choose(path, language)
@@ -93,18 +109,49 @@ async def build(
         raise BuildError(
             name, [Diagnostic(f"{name} is compiled: what it becomes stands alone")], reason="standalone_already"
         )
-    limits = limits or BuildLimits()
-    toolchain = _compiled()[name]
-    project = await _read_project(source, path, toolchain, name=name, limits=limits)
-    declared = await _read_manifest(manifest, path, project, name=name, host_limits=host_limits)
+    return await _compile(
+        source,
+        path,
+        name,
+        manifest=manifest,
+        trusted=trusted,
+        snapshot=snapshot,
+        limits=limits or BuildLimits(),
+        host_limits=host_limits or HostLimits(),
+    )
+
+
+async def _compile(
+    source: Source,
+    path: Path | None,
+    name: str,
+    *,
+    manifest: Manifest | Mapping[str, Any] | None,
+    trusted: bool,
+    snapshot: bool | None,
+    limits: BuildLimits,
+    host_limits: HostLimits,
+) -> Artifact:
+    language = _compiled()[name]
+    project = await _read_project(source, path, language, name=name, limits=limits)
+    given = await _read_manifest(manifest, path, project, name=name, limits=host_limits)
     try:
-        built = await toolchain.compile(project, limits=limits, trusted=trusted)
+        built = await language.compile(project, limits=limits, trusted=trusted)
     except OSError as error:
         why = f"the build could not run: {error.strerror or 'a system error'}"
         hint = "see that the temporary folder can be written, has room, and that processes can be started"
         raise BuildError(name, [Diagnostic(why)], reason="build_unavailable", hint=hint) from error
-    wasm = embed(await _initialised(built.wasm, name=name) if snapshot else built.wasm, declared)
-    await _check(wasm, host_limits or HostLimits())
+    wasm = await anyio.to_thread.run_sync(_stubbed, built.wasm) if language.runtime else built.wasm
+    if given is None:
+        wasm, given = await declared_manifest(wasm, language=name, file=project.name, limits=host_limits)
+    else:
+        wasm = await anyio.to_thread.run_sync(without_declaration, wasm)
+    if given is None:
+        raise _undeclared(name, project.name)
+    if language.snapshot if snapshot is None else snapshot:
+        wasm = await _initialised(wasm, name=name)
+    wasm = embed(wasm, given)
+    await _check(wasm, host_limits)
     return Artifact.built(wasm, source=project.reviewed, language=name, toolchain=built.toolchain, log=built.log)
 
 
@@ -115,6 +162,16 @@ async def _read_project(
         return await read_folder(path, language=name, suffixes=(toolchain.suffix, *toolchain.others), limits=limits)
     file = path.name if path is not None else f"source{toolchain.suffix}"
     return Project.of_text(await read_source(source, name=name, file=file, limits=limits), name=file)
+
+
+def _stubbed(wasm: bytes) -> bytes:
+    """``wasm`` with what it imports of WASI and no guest is given made functions that answer ENOSYS."""
+    module = read_module(wasm)
+    return (
+        module.encode()
+        if stub_imports(module, keep=lambda each, _: each.module != WASI or each.name in WASI_IMPORTS)
+        else wasm
+    )
 
 
 async def _initialised(wasm: bytes, *, name: str) -> bytes:
@@ -154,30 +211,36 @@ async def _read_manifest(
     project: Project,
     *,
     name: str,
-    host_limits: HostLimits | None,
-) -> Manifest:
-    limits = host_limits or HostLimits()
+    limits: HostLimits,
+) -> Manifest | None:
+    """What the author gives beside the source. None where there is nothing."""
+    if manifest is None and path is not None:
+        main = path / project.main if await anyio.Path(path).is_dir() else path
+        text = await _read_beside(main.with_name(f"{main.stem}.manifest.json"), name=name, limits=limits)
+        manifest = Manifest.from_json(text, limits=limits) if text is not None else None
     if manifest is None:
-        main = path / project.main if path is not None and await anyio.Path(path).is_dir() else path
-        beside = main.with_name(f"{main.stem}.manifest.json") if main is not None else None
-        manifest = Manifest.from_json(await _read_beside(beside, name=name, limits=limits), limits=limits)
-    elif not isinstance(manifest, Manifest):
+        return None
+    if not isinstance(manifest, Manifest):
         manifest = Manifest.from_json(manifest, limits=limits)
     return manifest if manifest.language is not None else manifest.model_copy(update={"language": name})
 
 
-async def _read_beside(path: Path | None, *, name: str, limits: HostLimits) -> str:
+async def _read_beside(path: Path, *, name: str, limits: HostLimits) -> str | None:
     # White space and escapes make JSON longer than the manifest that it becomes, but not without bound.
     bound = 16 * limits.manifest_bytes
     try:
-        if path is None:
-            raise FileNotFoundError
         return (await anyio.to_thread.run_sync(read_bounded, path, bound)).decode()
-    except (OSError, UnicodeDecodeError) as error:
-        why = "is missing" if isinstance(error, FileNotFoundError) else "cannot be read as UTF-8 text"
-        raise BuildError(
-            name,
-            [Diagnostic(f"the manifest {why}", file=inert(path.name, limit=128) if path is not None else None)],
-            reason="manifest_missing",
-            hint="say what tools the module has: manifest=, --manifest FILE, or STEM.manifest.json beside the source",
-        ) from None
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError):
+        raise _undeclared(name, path.name, "cannot be read as UTF-8 text") from None
+
+
+def _undeclared(language: str, file: str, why: str = "is missing") -> BuildError:
+    return BuildError(
+        language,
+        [Diagnostic(f"the manifest {why}", file=inert(file, limit=128))],
+        reason="manifest_missing",
+        hint="declare the tools in the source, as the SDKs do (an export rho_manifest); or say them with manifest=, "
+        "--manifest FILE, or STEM.manifest.json beside the source",
+    )
