@@ -17,6 +17,7 @@ from rho_wasm.results import ToolResult
 from rho_wasm.runner import ToolRunner
 from rho_wasm.sources import PrefixedSource, RefreshingSource
 from rho_wasm.testing import FakeSource
+from rho_wasm.tools import Tool
 
 CALL = ToolCall("1", "t")
 
@@ -54,6 +55,10 @@ def test_a_subscriber_that_raises_costs_nothing_but_a_line_in_the_log(caplog: py
     assert caplog.messages == ["on_event raised Sly for ToolRunning"]
 
 
+async def fetch() -> list[Tool]:
+    return []
+
+
 class Awaited:
     async def __call__(self, event: Event) -> None:
         raise AssertionError("nobody awaits it")
@@ -64,7 +69,7 @@ class Awaited:
     [
         lambda hear: ToolRegistry([], on_event=hear),
         lambda hear: ToolRunner(ToolRegistry([]), on_event=hear),
-        lambda hear: RefreshingSource(lambda: Awaited()(CALL), on_event=hear),
+        lambda hear: RefreshingSource(fetch, on_event=hear),
         lambda hear: PrefixedSource(FakeSource(), "p_", on_event=hear),
         Teller,
         subscriber,

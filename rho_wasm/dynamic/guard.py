@@ -47,8 +47,8 @@ class Guard:
         found = self._unsaved.get(version) or self._stored.get(version)
         return found if found is not None and found.active else None
 
-    def refusal(self, version: VersionKey) -> Refusal | None:
-        """Why no call of the version may begin now, or None."""
+    def refusal(self, version: VersionKey, *, token: object = None) -> Refusal | None:
+        """Why no call of the version may begin now, or None. The trial itself, by its ``token``, may."""
         held = self.held(version)
         if held is None:
             return None
@@ -60,16 +60,19 @@ class Guard:
             wait = int(held.until - now) + 1
             return "quarantined", f"this version is suspended for {wait} s more, {because}; then one call may try it"
         trial = self._trials.get(version)
-        if trial is not None and now - trial.since < _TRIAL_S:
+        if trial is not None and trial.token is not token and now - trial.since < _TRIAL_S:
             return "quarantined", f"another call is trying this version now, {because}; try again when it has ended"
         return None
 
     def enter(self, version: VersionKey, *, session_id: str | None, token: object) -> Refusal | None:
-        """Lets a call begin, or says why not. A call of a suspended version whose time is over becomes its trial."""
+        """Lets a call begin, or says why not. A call of a suspended version whose time is over becomes its trial.
+
+        A call that waited asks again, and is the same one.
+        """
         if not self._unsaved and not self._stored and not self._ledger.withholds:
             return None
         with self._lock:
-            if (refused := self.refusal(version)) is not None:
+            if (refused := self.refusal(version, token=token)) is not None:
                 return refused
             if self._ledger.withheld_from(version, bounded_id(session_id)):
                 return (

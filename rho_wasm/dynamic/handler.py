@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from rho_wasm.calls import ToolContext
@@ -86,17 +87,17 @@ class GuestHandler:
         meter.artifact = self.version.artifact
         if meter.clock.timeout_ms < self.limits.deadline_ms:
             meter.own_bound = False
-        refused = self._guard.enter(self.version, session_id=context.session_id, token=meter)
-        if refused is not None:
-            reason, detail = refused
-            raise self._error(reason, detail)
+        self._enter(context)
         clock = meter.clock
         # The sandbox keeps the deadline itself, and waiting for a slot or a compilation is not the tool's time.
         clock.pause()
         try:
             used = self._modules.enter(self.version.artifact)
             try:
-                module = used.module or await self._modules.load(used)
+                module = used.module
+                if module is None:
+                    module = await self._modules.load(used)
+                    self._enter(context)
                 standalone = self._standalone_limits if module.standalone else None
                 answer = await self._sandbox.call(
                     module,
@@ -106,6 +107,7 @@ class GuestHandler:
                     limits=standalone or self.limits,
                     meter=meter,
                     copied=copied,
+                    waited=partial(self._enter, context),
                 )
             finally:
                 self._modules.leave(used)
@@ -117,6 +119,13 @@ class GuestHandler:
         finally:
             clock.go_on()
         return answer if type(answer) in _ALWAYS_PERMITTED else self._permitted(answer)
+
+    def _enter(self, context: ToolContext) -> None:
+        """Raises what refuses the call. Asked again after each wait: what struck out meanwhile does not run."""
+        refused = self._guard.enter(self.version, session_id=context.session_id, token=context.meter)
+        if refused is not None:
+            reason, detail = refused
+            raise self._error(reason, detail)
 
     def _told(self, context: ToolContext) -> dict[str, Any]:
         """What of the host's context crosses: the call's id and the plain values; the other ids by policy alone."""

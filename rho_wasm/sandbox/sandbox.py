@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from time import monotonic
@@ -194,6 +194,7 @@ class Sandbox:
         name: str | None = None,
         capabilities: Capabilities | None = None,
         copied: Copied | None = None,
+        waited: Callable[[], None] | None = None,
     ) -> HandlerResult:
         """Calls ``tool`` of ``module`` in a fresh instance, and answers what it answered.
 
@@ -201,7 +202,8 @@ class Sandbox:
         lower of ``limits.deadline_ms`` and what the meter's clock has left, from the moment that the guest starts;
         waiting for a slot is not the tool's time. ``name`` is what errors call the tool. ``capabilities`` answers its
         host calls, in a worker thread; None denies them. ``copied`` is a private copy of the arguments that nobody has
-        altered since it was made, so that it need not be looked through again.
+        altered since it was made, so that it need not be looked through again. ``waited`` is called if the call had to
+        wait for its slot, once it has it: what it raises ends the call, of which nothing ran.
 
         On the native way the guest runs on the event loop's thread for at most a slice (0.5 ms), and a call that is
         over by then pays for no thread.
@@ -225,6 +227,8 @@ class Sandbox:
                 if not taken:
                     with meter.clock.paused():
                         taken = await self._slots.take(label, memory_bytes)
+                    if waited is not None:
+                        waited()
                 result = await self._in_slot(
                     native,
                     envelope.request(tool, dict(arguments) if copied is None else copied.value, context=context),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,11 @@ import pytest
 
 from rho_wasm.calls import CallClock, CallMeter, ToolCall
 from rho_wasm.dynamic.database import Database
+from rho_wasm.dynamic.generation import VersionKey
+from rho_wasm.dynamic.guard import Guard
 from rho_wasm.dynamic.judge import is_strike
 from rho_wasm.dynamic.store import Store
+from rho_wasm.dynamic.strikes import Quarantine, StrikeLedger
 from rho_wasm.errors import UnknownGeneration
 from rho_wasm.events import GenerationSwitched, SourceFailed, StrikeCounted, ToolQuarantined
 from rho_wasm.limits import Limits
@@ -257,6 +261,24 @@ async def test_a_spinning_tool_that_is_called_several_times_at_once_strikes(cach
             if bench.source.lookup("calc") is None:
                 break
         assert bench.source.lookup("calc") is None
+
+
+async def test_calls_that_wait_for_a_slot_while_their_version_strikes_out_do_not_run(cache: NativeCache) -> None:
+    async with open_bench(cache, limits=Limits(fuel=10**8), policy=strikes(limit=1)) as bench:
+        await bench.go(artifact("calc", body=SPINS))
+        results = await bench.runner.run_many([ToolCall(str(number), "calc") for number in range(12)])
+        ends = Counter(result.reason for result in results)  # which of them waited, trio leaves to chance
+        assert ends.keys() == {"out_of_fuel", "quarantined"}
+        assert ends["quarantined"] >= 4
+
+
+def test_the_trial_of_a_suspended_version_is_itself_when_it_had_to_wait() -> None:
+    guard = Guard(StrikeLedger(StrikePolicy(), clock=lambda: 0.0), clock=lambda: 100.0)
+    version, trial = VersionKey("calc", "a" * 64), object()
+    guard.hold(Quarantine(version=version, generation=1, at=0.0, mode="suspend", until=50.0))
+    assert guard.enter(version, session_id=None, token=trial) is None
+    assert guard.enter(version, session_id=None, token=trial) is None
+    assert guard.enter(version, session_id=None, token=object()) is not None
 
 
 async def test_a_spinning_tool_strikes_at_its_own_deadline(cache: NativeCache) -> None:
