@@ -47,6 +47,7 @@ _MASK = 0xFFFF_FFFF
 
 # What the guest runs for, in this order. It may be left in each.
 _NEW, _INSTANTIATE, _INITIALIZE, _ALLOC, _CALL = range(5)
+_STAGES = ("", "instantiation", INITIALIZE, ALLOC, CALL)
 
 
 class GuestCall:
@@ -84,6 +85,11 @@ class GuestCall:
         again._began = self._began
         again.guest_cpu_ms = self.guest_cpu_ms
         return again
+
+    @property
+    def stage(self) -> str:
+        """What the guest ran last: ``instantiation``, or an export's name; empty before it began."""
+        return _STAGES[self._stage]
 
     @property
     def slice_s(self) -> float:
