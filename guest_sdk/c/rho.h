@@ -1,18 +1,17 @@
-/* rho.h: write a tool for rho_wasm in C, with no C library. One source file, one include, see README.md beside this.
+/* rho.h: write a tool for rho_wasm in C, with no C library. One header; README.md beside this begins with a tool.
  *
- *   static rho_answer hello(rho_value arguments) {
- *       rho_str name;
- *       if (!rho_get_text(arguments, "name", &name)) return rho_failed("name is missing");
+ *   static rho_answer greet(rho_value arguments) {
  *       rho_out *out = rho_new_out();
  *       rho_put_map(out);
- *       rho_set_str(out, "hello", name);
+ *       rho_set_str(out, "hello", rho_text_or(arguments, "name", rho_str_of("you")));
  *       rho_end(out);
  *       return rho_ok(out);
  *   }
- *   RHO_TOOLS({"hello", hello})
+ *   RHO_GUEST(RHO_TOOL(greet, "Greets somebody.", RHO_ARGUMENTS(RHO_TEXT_ARG("name", "Whom to greet.", RHO_OPTIONAL))))
  *
  * Memory is never freed: the host drops the whole instance after the call. What cannot go on (no memory, a misuse of
  * the writer) writes a line to the call's log and traps; the host tells them apart and names the functions on the way.
+ * Every file of a guest may include this; one of them, and only one, ends in RHO_GUEST or RHO_TOOLS.
  */
 #ifndef RHO_H
 #define RHO_H
@@ -23,57 +22,102 @@
 
 #define RHO_MAX_DEPTH 64 /* nesting of plain data that the host sends and takes */
 #define RHO_API static __attribute__((unused))
-#define RHO_EXPORT(name) __attribute__((export_name(name), used))
+#define RHO_SHARED __attribute__((weak)) /* one for all files of a guest, as in C++ inline is */
+#ifdef __cplusplus
+#define RHO_C extern "C"
+#else
+#define RHO_C extern
+#endif
+
+/* ---- what C cannot say: instructions, imports and exports ---- */
+#ifdef __TINYC__
+/* TinyCC knows imports by names with a dot, and no instructions: the build puts them in the place of "rho_build". It
+ * exports by name what an SDK exports. */
+#define RHO_IMPORT(name) __asm__("rho." name)
+#define RHO_EXPORT(name)
+size_t rho__pages(void) __asm__("rho_build.memory_size");
+size_t rho__more_pages(size_t pages) __asm__("rho_build.memory_grow");
+void rho__copy(void *to, const void *from, size_t size) __asm__("rho_build.memory_copy");
+void rho__fill(void *to, int byte, size_t size) __asm__("rho_build.memory_fill");
+void rho__trap(void) __asm__("rho_build.unreachable");
+double __builtin_sqrt(double number) __asm__("rho_build.sqrt");
+double __builtin_floor(double number) __asm__("rho_build.floor");
+double __builtin_ceil(double number) __asm__("rho_build.ceil");
+double __builtin_trunc(double number) __asm__("rho_build.trunc");
+double __builtin_fabs(double number) __asm__("rho_build.fabs");
+int __builtin_clz(unsigned number) __asm__("rho_build.clz");
+int __builtin_ctz(unsigned number) __asm__("rho_build.ctz");
+int __builtin_popcount(unsigned number) __asm__("rho_build.popcount");
+#else
 #define RHO_IMPORT(name) __attribute__((import_module("rho"), import_name(name)))
+#define RHO_EXPORT(name) __attribute__((export_name(name), used))
+/* With bulk memory on, these built-ins are single instructions, not calls. */
+#define rho__pages() ((size_t)__builtin_wasm_memory_size(0))
+#define rho__more_pages(pages) __builtin_wasm_memory_grow(0, pages)
+#define rho__copy(to, from, size) ((void)__builtin_memmove(to, from, size))
+#define rho__fill(to, byte, size) ((void)__builtin_memset(to, byte, size))
+#define rho__trap() __builtin_trap()
+#endif
 
 typedef struct { const char *data; size_t size; } rho_str; /* text (UTF-8) or bytes; no zero at the end */
 typedef struct { const uint8_t *at, *end; } rho_value;     /* one item of a message that was checked as a whole */
 typedef enum { RHO_INT, RHO_BYTES, RHO_TEXT, RHO_ARRAY, RHO_MAP, RHO_BOOL, RHO_NULL, RHO_FLOAT } rho_kind;
 enum { RHO_DEBUG = 10, RHO_INFO = 20, RHO_WARNING = 30, RHO_ERROR = 40 };
 
+RHO_API int rho__compare(const void *left, const void *right, size_t size) {
+    const uint8_t *a = (const uint8_t *)left, *b = (const uint8_t *)right;
+    for (; size > 0; size--, a++, b++) if (*a != *b) return *a - *b;
+    return 0;
+}
+RHO_API size_t rho__length(const char *text) {
+    const volatile char *at = text; /* volatile: or the loop may be recognised and become a call of strlen */
+    while (*at) at++;
+    return (size_t)((const char *)at - text);
+}
+
 /* ---- the few functions that a compiler expects to find; with a C library define RHO_HAS_LIBC ---- */
 #ifdef RHO_HAS_LIBC
 #include <string.h>
 #else
-/* With bulk memory on, these built-ins are single instructions, not calls of themselves. */
-void *memcpy(void *restrict to, const void *restrict from, size_t size) { return __builtin_memcpy(to, from, size); }
-void *memmove(void *to, const void *from, size_t size) { return __builtin_memmove(to, from, size); }
-void *memset(void *to, int byte, size_t size) { return __builtin_memset(to, byte, size); }
-int memcmp(const void *left, const void *right, size_t size) {
-    const uint8_t *a = left, *b = right;
-    for (; size > 0; size--, a++, b++) if (*a != *b) return *a - *b;
-    return 0;
+RHO_C RHO_SHARED void *memcpy(void *__restrict to, const void *__restrict from, size_t size) {
+    rho__copy(to, from, size);
+    return to;
 }
-size_t strlen(const char *text) {
-    const volatile char *at = text; /* volatile: or the loop is recognised and becomes a call of strlen */
-    while (*at) at++;
-    return (size_t)((const char *)at - text);
+RHO_C RHO_SHARED void *memmove(void *to, const void *from, size_t size) {
+    rho__copy(to, from, size);
+    return to;
 }
+RHO_C RHO_SHARED void *memset(void *to, int byte, size_t size) {
+    rho__fill(to, byte, size);
+    return to;
+}
+RHO_C RHO_SHARED int memcmp(const void *left, const void *right, size_t size) { return rho__compare(left, right, size); }
+RHO_C RHO_SHARED size_t strlen(const char *text) { return rho__length(text); }
 #endif
 
-RHO_API rho_str rho_str_of(const char *text) { return (rho_str){text, strlen(text)}; }
-RHO_API bool rho_str_equal(rho_str a, rho_str b) { return a.size == b.size && memcmp(a.data, b.data, a.size) == 0; }
+RHO_API rho_str rho_str_of(const char *text) { return (rho_str){text, rho__length(text)}; }
+RHO_API bool rho_str_equal(rho_str a, rho_str b) { return a.size == b.size && rho__compare(a.data, b.data, a.size) == 0; }
 
 /* ---- log ---- */
-RHO_IMPORT("log") void rho__log(int32_t level, const void *text, size_t size);
+RHO_C void rho__log(int32_t level, const void *text, size_t size) RHO_IMPORT("log");
 RHO_API void rho_log_str(int level, rho_str text) { rho__log(level, text.data, text.size); }
 RHO_API void rho_log(int level, const char *text) { rho_log_str(level, rho_str_of(text)); }
 __attribute__((noinline, noreturn, unused)) static void rho_panic(const char *why) {
     rho_log(RHO_ERROR, why);
-    __builtin_trap();
+    rho__trap();
 }
 
 /* ---- memory: grows, is zeroed, is never given back ---- */
-extern uint8_t __heap_base; /* the linker puts it where the program's own data ends */
-static uintptr_t rho__top;
+RHO_C uint8_t __heap_base; /* the linker puts it where the program's own data ends */
+RHO_SHARED uintptr_t rho__top;
 #define RHO_PAGE 65536u
 
 /* Moves the end of the used memory to `end`; false where the host gives no more. */
 RHO_API bool rho__reach(uint64_t end) {
-    uint64_t have = (uint64_t)__builtin_wasm_memory_size(0) * RHO_PAGE;
+    uint64_t have = (uint64_t)rho__pages() * RHO_PAGE;
     if (end > UINT32_MAX) return false;
     size_t pages = end > have ? (size_t)((end - have + RHO_PAGE - 1) / RHO_PAGE) : 0;
-    if (pages > 0 && __builtin_wasm_memory_grow(0, pages) == SIZE_MAX) return false;
+    if (pages > 0 && rho__more_pages(pages) == SIZE_MAX) return false;
     rho__top = (uintptr_t)end;
     return true;
 }
@@ -85,8 +129,8 @@ RHO_API void *rho_try_new(size_t size) {
 }
 /* Room for `count` zeroed items; traps where there is none, which the host reports as out_of_memory. */
 RHO_API void *rho_new(size_t count, size_t item_size) {
-    size_t size;
-    void *room = __builtin_mul_overflow(count, item_size, &size) ? NULL : rho_try_new(size);
+    uint64_t size = (uint64_t)count * item_size;
+    void *room = size > SIZE_MAX ? NULL : rho_try_new((size_t)size);
     if (room == NULL) rho_panic("no memory left");
     return room;
 }
@@ -121,38 +165,63 @@ RHO_API bool rho__utf8(const uint8_t *at, const uint8_t *end) {
     }
     return true;
 }
-/* Moves past one well-formed item; false, and `value` is then useless, for anything else. */
-RHO_API bool rho__skip(rho_value *value) {
-    uint64_t items = 1; /* that are still to come at this level: no recursion, so that nesting costs no stack */
-    uint64_t waiting[RHO_MAX_DEPTH];
-    bool was_map[RHO_MAX_DEPTH];
-    int level = 0;
-    bool map = false; /* this level is one: with an even number of items to come, the next is a key */
-    for (;;) {
-        while (items == 0) {
-            if (level == 0) return true;
-            items = waiting[--level];
-            map = was_map[level];
-        }
+/* An open map or array. `last` is the greatest key so far: a host sends the keys of a map in order. */
+typedef struct { uint64_t left; bool map; const uint8_t *first; rho_str last; } rho__nest;
+RHO_API bool rho__skip(rho_value *value, bool check);
+
+/* Whether no key of the map before `here` is the same. Of keys in order, which is shorter ones first, only the last is
+ * looked at. */
+RHO_API bool rho__is_new_key(rho__nest *nest, rho_str key, const uint8_t *here) {
+    rho_str last = nest->last;
+    int order = key.size == last.size ? rho__compare(key.data, last.data, key.size) : key.size > last.size ? 1 : -1;
+    if (order > 0 || last.data == NULL) {
+        nest->last = key;
+        return true;
+    }
+    for (rho_value rest = {nest->first, here}; rest.at < here; rho__skip(&rest, false)) {
         rho__head head;
-        bool key = map && items % 2 == 0;
+        if (!rho__read_head(&rest, &head)) return false;
+        if (rho_str_equal(key, (rho_str){(const char *)rest.at, (size_t)head.number})) return false;
+        rest.at += head.number;
+    }
+    return true;
+}
+/* Moves past one item; false, and `value` is then useless, where it is cut short. With `check` false too for all that
+ * is not plain; without, the item was checked before. No recursion, so that nesting costs no stack. */
+RHO_API bool rho__skip(rho_value *value, bool check) {
+    rho__nest nests[RHO_MAX_DEPTH + 1];
+    int level = 0;
+    nests[0].left = 1;
+    nests[0].map = false;
+    for (;;) {
+        while (nests[level].left == 0)
+            if (level-- == 0) return true;
+        rho__nest *nest = &nests[level];
+        const uint8_t *here = value->at;
+        rho__head head;
+        bool key = nest->map && nest->left % 2 == 0;
         if (!rho__read_head(value, &head) || (key && head.major != 3)) return false;
-        items--;
+        nest->left--;
         size_t left = (size_t)(value->end - value->at);
         switch (head.major) {
         case 0: case 1: break;
         case 2: case 3:
             if (head.number > left) return false;
-            if (head.major == 3 && !rho__utf8(value->at, value->at + head.number)) return false;
+            if (check && head.major == 3 && !rho__utf8(value->at, value->at + head.number)) return false;
+            if (check && key) {
+                rho_str text = {(const char *)value->at, (size_t)head.number};
+                if (!rho__is_new_key(nest, text, here)) return false;
+            }
             value->at += head.number;
             break;
         case 4: case 5:
             /* Each item takes a byte at least, so a length over what is left is a lie. */
             if (head.number > left || level >= RHO_MAX_DEPTH) return false;
-            waiting[level] = items;
-            was_map[level++] = map;
-            map = head.major == 5;
-            items = map ? head.number * 2 : head.number;
+            nest = &nests[++level];
+            nest->map = head.major == 5;
+            nest->left = nest->map ? head.number * 2 : head.number;
+            nest->first = value->at;
+            nest->last = (rho_str){NULL, 0};
             break;
         case 7:
             if (head.info < 20 || head.info > 27 || head.info == 23 || head.info == 24) return false;
@@ -162,9 +231,9 @@ RHO_API bool rho__skip(rho_value *value) {
     }
 }
 RHO_API bool rho_well_formed(const void *data, size_t size, rho_value *out) {
-    rho_value rest = {data, (const uint8_t *)data + size};
+    rho_value rest = {(const uint8_t *)data, (const uint8_t *)data + size};
     *out = rest;
-    return rho__skip(&rest) && rest.at == rest.end;
+    return rho__skip(&rest, true) && rest.at == rest.end;
 }
 RHO_API rho__head rho__head_of(rho_value *value) {
     rho__head head;
@@ -189,6 +258,12 @@ RHO_API bool rho_as_int(rho_value value, int64_t *out) {
     *out = head.major == 0 ? (int64_t)head.number : -1 - (int64_t)head.number;
     return true;
 }
+/* For the integers below -2^63, which no type of C holds: the value is -1 - `out`. */
+RHO_API bool rho_as_negative(rho_value value, uint64_t *out) {
+    rho__head head = rho__head_of(&value);
+    if (head.major == 1) *out = head.number;
+    return head.major == 1;
+}
 RHO_API double rho__half(uint16_t bits) {
     uint64_t sign = (uint64_t)(bits >> 15) << 63, fraction = bits & 0x3FF;
     int exponent = bits >> 10 & 0x1F;
@@ -204,8 +279,10 @@ RHO_API double rho__half(uint16_t bits) {
 /* Whole numbers too: a JSON 3 is a fine 3.0. */
 RHO_API bool rho_as_float(rho_value value, double *out) {
     rho__head head = rho__head_of(&value);
-    union { uint64_t bits; double number; } wide = {head.number};
-    union { uint32_t bits; float number; } narrow = {(uint32_t)head.number};
+    union { uint64_t bits; double number; } wide;
+    union { uint32_t bits; float number; } narrow;
+    wide.bits = head.number;
+    narrow.bits = (uint32_t)head.number;
     if (head.major == 0) *out = (double)head.number;
     else if (head.major == 1) *out = -1.0 - (double)head.number;
     else if (head.major != 7 || head.info < 25) return false;
@@ -237,7 +314,7 @@ RHO_API size_t rho_count(rho_value value) {
 }
 RHO_API rho_value rho__take(rho_items *items) {
     rho_value item = items->rest;
-    if (!rho__skip(&items->rest)) rho_panic("read past the end of a value");
+    if (!rho__skip(&items->rest, false)) rho_panic("read past the end of a value");
     item.end = items->rest.at;
     return item;
 }
@@ -311,8 +388,8 @@ RHO_API uint8_t *rho__room(rho_out *out, size_t size) {
         /* The newest piece of memory grows where it is; an older one moves. */
         bool newest = out->room > 0 && (uintptr_t)out->data + out->room == rho__top;
         if (!newest || !rho__reach((uintptr_t)out->data + room)) {
-            uint8_t *data = rho_new((size_t)room, 1);
-            if (out->size > 0) memcpy(data, out->data, out->size);
+            uint8_t *data = (uint8_t *)rho_new((size_t)room, 1);
+            if (out->size > 0) rho__copy(data, out->data, out->size);
             out->data = data;
         }
         out->room = (size_t)room;
@@ -330,8 +407,8 @@ RHO_API size_t rho__head_bytes(uint8_t *to, int major, uint64_t number) {
 RHO_API void rho__put(rho_out *out, int major, uint64_t number, const void *data, size_t size) {
     uint8_t head[9];
     size_t head_size = rho__head_bytes(head, major, number);
-    memcpy(rho__room(out, head_size), head, head_size);
-    if (size > 0) memcpy(rho__room(out, size), data, size);
+    rho__copy(rho__room(out, head_size), head, head_size);
+    if (size > 0) rho__copy(rho__room(out, size), data, size);
 }
 /* The innermost open map or array, or NULL. */
 RHO_API rho__level *rho__inner(rho_out *out) { return out->depth > 0 ? &out->open[out->depth - 1] : NULL; }
@@ -357,8 +434,11 @@ RHO_API void rho_put_int(rho_out *out, int64_t number) {
     if (number < 0) rho__put(out, 1, (uint64_t)(-1 - number), NULL, 0);
     else rho__put(out, 0, (uint64_t)number, NULL, 0);
 }
+/* -1 - `number`. */
+RHO_API void rho_put_negative(rho_out *out, uint64_t number) { rho__value(out), rho__put(out, 1, number, NULL, 0); }
 RHO_API void rho_put_float(rho_out *out, double number) {
-    union { double number; uint64_t bits; } wide = {number};
+    union { double number; uint64_t bits; } wide;
+    wide.number = number;
     rho__value(out);
     uint8_t *to = rho__room(out, 9);
     to[0] = 0xFB;
@@ -378,15 +458,15 @@ RHO_API void rho_put_bytes(rho_out *out, const void *data, size_t size) {
 /* A value that was read, as it is. */
 RHO_API void rho_put_value(rho_out *out, rho_value value) {
     rho_value rest = value;
-    if (!rho__skip(&rest)) rho_panic("read past the end of a value");
+    if (!rho__skip(&rest, false)) rho_panic("read past the end of a value");
     rho__value(out);
     size_t size = (size_t)(rest.at - value.at);
-    memcpy(rho__room(out, size), value.at, size);
+    rho__copy(rho__room(out, size), value.at, size);
 }
 RHO_API void rho__open(rho_out *out, bool map) {
     if (out->depth >= RHO_MAX_DEPTH) rho_panic("nested too deeply");
     rho__value(out);
-    out->open[out->depth++] = (rho__level){.head = out->size, .map = map};
+    out->open[out->depth++] = (rho__level){out->size, 0, map, false};
     *rho__room(out, 1) = 0; /* the head is written by rho_end, which knows how many there are */
 }
 RHO_API void rho_put_map(rho_out *out) { rho__open(out, true); }
@@ -398,8 +478,8 @@ RHO_API void rho_end(rho_out *out) {
     size_t size = rho__head_bytes(head, level->map ? 5 : 4, level->items);
     rho__room(out, size - 1);
     uint8_t *at = out->data + level->head;
-    memmove(at + size, at + 1, out->size - level->head - size);
-    memcpy(at, head, size);
+    rho__copy(at + size, at + 1, out->size - level->head - size);
+    rho__copy(at, head, size);
     out->depth--;
 }
 #define RHO__SETTER(name, type) \
@@ -436,6 +516,20 @@ RHO_API rho_answer rho_failed_with(const rho_out *reason) { return (rho_answer){
 RHO_API rho_answer rho_raised(const char *message) {
     return (rho_answer){.shape = RHO_RAISED, .text = rho_str_of(message)};
 }
+/* The same, and what it is called and where it came from: NULL, or texts that end with NULL. */
+RHO_API rho_answer rho_raised_with(const char *message, const char *type, const char *const *trace) {
+    rho_out *out = rho_new_out();
+    rho_put_map(out);
+    rho_set_text(out, "message", message);
+    if (type != NULL) rho_set_text(out, "type", type);
+    if (trace != NULL) {
+        rho_put_key(out, "trace"), rho_put_array(out);
+        for (; *trace != NULL; trace++) rho_put_text(out, *trace);
+        rho_end(out);
+    }
+    rho_end(out);
+    return (rho_answer){.shape = RHO_RAISED, .value = out};
+}
 /* `options` is a map, or NULL. */
 RHO_API rho_answer rho_ask_user(const char *question, const rho_out *options) {
     return (rho_answer){.shape = RHO_ASK_USER, .text = rho_str_of(question), .value = options};
@@ -468,8 +562,9 @@ RHO_API void rho__put_answer(rho_out *out, rho_answer answer) {
     static const char *const names[] = {"ok", "error", "raised", "ask_user", "halt"};
     rho_put_map(out);
     rho_put_key(out, names[answer.shape]);
-    if (answer.shape == RHO_RAISED) rho_put_map(out), rho_set_str(out, "message", answer.text), rho_end(out);
-    else if (answer.shape <= RHO_FAILED && answer.value != NULL) rho__put_out(out, answer.value);
+    if (answer.shape == RHO_RAISED && answer.value == NULL)
+        rho_put_map(out), rho_set_str(out, "message", answer.text), rho_end(out);
+    else if (answer.shape <= RHO_RAISED && answer.value != NULL) rho__put_out(out, answer.value);
     else rho_put_str(out, answer.text);
     if (answer.shape == RHO_ASK_USER && answer.value != NULL) {
         rho_put_key(out, "options");
@@ -497,8 +592,8 @@ RHO_API void rho__put_answer(rho_out *out, rho_answer answer) {
 }
 
 /* ---- asking the host for a capability; the imports are there only in a guest that uses this ---- */
-RHO_IMPORT("host_call") int32_t rho__host_call(const void *request, size_t size);
-RHO_IMPORT("host_take") int32_t rho__host_take(void *reply, size_t size);
+RHO_C int32_t rho__host_call(const void *request, size_t size) RHO_IMPORT("host_call");
+RHO_C int32_t rho__host_take(void *reply, size_t size) RHO_IMPORT("host_take");
 /* True: `reply` is the answer. False: `reply` is a map of "kind" (denied, undeclared, quota ...) and "message".
  * `arguments` is a map, or NULL for an empty one. */
 RHO_API bool rho_host_call(const char *capability, const rho_out *arguments, rho_value *reply) {
@@ -518,18 +613,163 @@ RHO_API bool rho_host_call(const char *capability, const rho_out *arguments, rho
     return false;
 }
 
-/* ---- the tools of this guest ---- */
+/* ---- JSON, for what is easier to write than to put together; single quotes do as well as double ones ---- */
+RHO_API bool rho__json_is(const char **at, const char *word) {
+    size_t size = rho__length(word);
+    for (size_t n = 0; n < size; n++) if ((*at)[n] != word[n]) return false;
+    *at += size;
+    return true;
+}
+RHO_API void rho__json_space(const char **at) {
+    while (**at == ' ' || (**at >= '\t' && **at <= '\r')) ++*at;
+}
+RHO_API rho_str rho__json_text(const char **at) {
+    static const char escapes[] = "\"\"''\\\\//b\bf\fn\nr\rt\t";
+    char quote = *(*at)++, *text = RHO_NEW(char, rho__length(*at) + 1);
+    size_t size = 0;
+    for (; **at != quote; ++*at) {
+        char found = **at;
+        if (found == '\\') {
+            const char *escape = escapes;
+            for (++*at; *escape != '\0' && *escape != **at;) escape += 2;
+            found = *escape == '\0' ? '\0' : escape[1];
+        }
+        if (found == '\0') rho_panic("JSON: a text without an end, or an escape that is not known: write the character");
+        text[size++] = found;
+    }
+    ++*at;
+    return (rho_str){text, size};
+}
+RHO_API void rho__json_number(rho_out *out, const char **at) {
+    uint64_t digits = 0;
+    int count = 0, scale = 0, exponent = 0;
+    bool minus = rho__json_is(at, "-"), whole = true;
+    for (; (**at >= '0' && **at <= '9') || (**at == '.' && whole); ++*at) {
+        if (**at == '.') {
+            whole = false;
+            continue;
+        }
+        digits = digits * 10 + (uint64_t)(**at - '0');
+        count += digits > 0;
+        scale += !whole;
+    }
+    if (**at == 'e' || **at == 'E') {
+        whole = false;
+        ++*at;
+        bool down = rho__json_is(at, "-");
+        if (!down) (void)rho__json_is(at, "+");
+        for (; **at >= '0' && **at <= '9' && exponent < 100; ++*at) exponent = exponent * 10 + **at - '0';
+        if (down) exponent = -exponent;
+    }
+    exponent -= scale;
+    if (count > (whole ? 18 : 15) || exponent > 22 || exponent < -22) rho_panic("JSON: a number with too many digits");
+    if (whole) {
+        rho_put_int(out, minus ? -(int64_t)digits : (int64_t)digits);
+        return;
+    }
+    double number = (double)digits, power = 1; /* both are exact, so one rounding is left */
+    for (int n = exponent < 0 ? -exponent : exponent; n > 0; n--) power *= 10;
+    number = exponent < 0 ? number / power : number * power;
+    rho_put_float(out, minus ? -number : number);
+}
+RHO_API void rho__json_value(rho_out *out, const char **at) {
+    rho__json_space(at);
+    if (**at == '{' || **at == '[') {
+        bool map = *(*at)++ == '{', first = true;
+        char close = map ? '}' : ']';
+        if (map) rho_put_map(out);
+        else rho_put_array(out);
+        for (rho__json_space(at); **at != close; rho__json_space(at), first = false) {
+            if (!first && !rho__json_is(at, ",")) rho_panic("JSON: a comma or an end is missing");
+            rho__json_space(at);
+            if (map) {
+                if (**at != '"' && **at != '\'') rho_panic("JSON: a key is missing");
+                rho_put_key_str(out, rho__json_text(at));
+                rho__json_space(at);
+                if (!rho__json_is(at, ":")) rho_panic("JSON: a colon is missing");
+            }
+            rho__json_value(out, at);
+        }
+        ++*at;
+        rho_end(out);
+    } else if (**at == '"' || **at == '\'') rho_put_str(out, rho__json_text(at));
+    else if (**at == '-' || (**at >= '0' && **at <= '9')) rho__json_number(out, at);
+    else if (rho__json_is(at, "true")) rho_put_bool(out, true);
+    else if (rho__json_is(at, "false")) rho_put_bool(out, false);
+    else if (rho__json_is(at, "null")) rho_put_null(out);
+    else rho_panic("JSON: a value is missing");
+}
+/* One value. Whole numbers have at most 18 digits, others 15 and an exponent of at most 22. Traps where it is no JSON. */
+RHO_API void rho_put_json(rho_out *out, const char *text) {
+    rho__json_value(out, &text);
+    rho__json_space(&text);
+    if (*text != '\0') rho_panic("JSON: something comes after the value");
+}
+RHO_API void rho_set_json(rho_out *out, const char *key, const char *text) {
+    rho_put_key(out, key);
+    rho_put_json(out, text);
+}
+
+/* ---- the tools of this guest, and what they declare of themselves when it is built ---- */
 typedef struct {
     const char *name;
     rho_answer (*handler)(rho_value arguments);
 } rho_tool;
+typedef struct {
+    const char *name, *description, *type;
+    bool optional, has_minimum, has_maximum;
+    double minimum, maximum;    /* of a number, of the length of a text, of the items of an array */
+    const char *const *choices; /* texts that end with NULL */
+    const char *items, *schema; /* JSON: the schema of an array's items; a schema in the place of all the rest */
+} rho_argument;
+typedef struct { const char *arguments, *answer; } rho_example; /* JSON: {"ok": ...}, {"error": ...} */
+typedef struct {
+    rho_tool tool;
+    const char *description;
+    const rho_argument *arguments; /* the last has no name */
+    const rho_example *examples;   /* the last has no arguments */
+    const char *const *capabilities; /* texts that end with NULL */
+    const char *output_schema, *metadata; /* JSON */
+    uint32_t timeout_ms;
+    bool read_only, destructive, idempotent;
+} rho_declared;
+
+/* RHO_TOOL(function, "What a model reads.", ...), where ... may be any of: */
+#define RHO_TOOL(function, ...) {.tool = {#function, function}, .description = __VA_ARGS__}
+#define RHO_ARGUMENTS(...) .arguments = (const rho_argument[]){__VA_ARGS__, {.name = NULL}}
+#define RHO_EXAMPLES(...) .examples = (const rho_example[]){__VA_ARGS__, {NULL, NULL}}
+#define RHO_CAPABILITIES(...) .capabilities = (const char *const[]){__VA_ARGS__, NULL}
+#define RHO_OUTPUT_SCHEMA(json) .output_schema = (json)
+#define RHO_METADATA(json) .metadata = (json)
+#define RHO_TIMEOUT_MS(number) .timeout_ms = (number)
+#define RHO_READ_ONLY .read_only = true
+#define RHO_DESTRUCTIVE .destructive = true
+#define RHO_IDEMPOTENT .idempotent = true
+/* RHO_..._ARG("name", "What a model reads.", ...) */
+#define RHO_TEXT_ARG(...) {.type = "string", .name = __VA_ARGS__}
+#define RHO_INT_ARG(...) {.type = "integer", .name = __VA_ARGS__}
+#define RHO_FLOAT_ARG(...) {.type = "number", .name = __VA_ARGS__}
+#define RHO_BOOL_ARG(...) {.type = "boolean", .name = __VA_ARGS__}
+#define RHO_ARRAY_ARG(...) {.type = "array", .name = __VA_ARGS__}
+#define RHO_MAP_ARG(...) {.type = "object", .name = __VA_ARGS__}
+#define RHO_ANY_ARG(...) {.type = NULL, .name = __VA_ARGS__}
+#define RHO_OPTIONAL .optional = true
+#define RHO_MIN(number) .has_minimum = true, .minimum = (number)
+#define RHO_MAX(number) .has_maximum = true, .maximum = (number)
+#define RHO_CHOICES(...) .choices = (const char *const[]){__VA_ARGS__, NULL}
+#define RHO_ITEMS(json) .items = (json)
+#define RHO_SCHEMA(json) .schema = (json)
 
 static const uint8_t rho__empty_map[] = {0xA0};
-static rho_value rho__context = {rho__empty_map, rho__empty_map + 1};
+RHO_SHARED rho_value rho__context;
 /* The call's context, a map: "call_id", "values" and what else the host gives. */
-RHO_API rho_value rho_context(void) { return rho__context; }
+RHO_API rho_value rho_context(void) {
+    if (rho__context.at == NULL) rho__context = (rho_value){rho__empty_map, rho__empty_map + 1};
+    return rho__context;
+}
 
-RHO_API rho_answer rho__dispatch(const rho_tool *tools, size_t count, const void *request, size_t size) {
+/* Each of the `count` tools begins with a rho_tool and has `stride` bytes. */
+RHO_API rho_answer rho__dispatch(const void *tools, size_t count, size_t stride, const void *request, size_t size) {
     rho_value whole, arguments;
     rho_str name;
     if (!rho_well_formed(request, size, &whole)) return rho_raised("the request is not plain CBOR");
@@ -538,23 +778,128 @@ RHO_API rho_answer rho__dispatch(const rho_tool *tools, size_t count, const void
     if (!rho_get(whole, "arguments", &arguments) || rho_kind_of(arguments) != RHO_MAP)
         return rho_raised("the request has no arguments");
     (void)rho_get(whole, "context", &rho__context);
-    for (size_t at = 0; at < count; at++)
-        if (rho_str_equal(name, rho_str_of(tools[at].name))) return tools[at].handler(arguments);
-    return rho_raised("this guest has no tool of that name: its manifest and RHO_TOOLS differ");
+    for (size_t at = 0; at < count; at++) {
+        const rho_tool *tool = (const rho_tool *)(const void *)((const char *)tools + at * stride);
+        if (rho_str_equal(name, rho_str_of(tool->name))) return tool->handler(arguments);
+    }
+    return rho_raised("this guest has no tool of that name: its manifest and its table of tools differ");
 }
-RHO_API uint64_t rho__answer_call(const rho_tool *tools, size_t count, const void *request, size_t size) {
+RHO_API uint64_t rho__packed(const rho_out *out) { return (uint64_t)(uintptr_t)out->data << 32 | out->size; }
+RHO_API uint64_t rho__answer_call(const void *tools, size_t count, size_t stride, const void *request, size_t size) {
     rho_out *out = rho_new_out();
-    rho__put_answer(out, rho__dispatch(tools, count, request, size));
-    return (uint64_t)(uintptr_t)out->data << 32 | out->size;
+    rho__put_answer(out, rho__dispatch(tools, count, stride, request, size));
+    return rho__packed(out);
 }
-/* RHO_TOOLS({"name", handler}, ...), once, at the end of the file. The names are those of the manifest. */
+
+RHO_API void rho__set_bound(rho_out *out, const rho_argument *argument, bool low, double bound) {
+    static const char *const names[] = {"minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems"};
+    const char *type = argument->type == NULL ? "" : argument->type;
+    int kind = *type == 's' ? 2 : *type == 'a' ? 4 : 0;
+    rho_put_key(out, names[kind + !low]);
+    if (*type == 'n') rho_put_float(out, bound);
+    else rho_put_int(out, (int64_t)bound);
+}
+RHO_API void rho__put_argument(rho_out *out, const rho_argument *argument) {
+    if (argument->schema != NULL) {
+        rho_put_json(out, argument->schema);
+        return;
+    }
+    rho_put_map(out);
+    if (argument->type != NULL) rho_set_text(out, "type", argument->type);
+    rho_set_text(out, "description", argument->description == NULL ? "" : argument->description);
+    if (argument->has_minimum) rho__set_bound(out, argument, true, argument->minimum);
+    if (argument->has_maximum) rho__set_bound(out, argument, false, argument->maximum);
+    if (argument->choices != NULL) {
+        rho_put_key(out, "enum"), rho_put_array(out);
+        for (const char *const *choice = argument->choices; *choice != NULL; choice++) rho_put_text(out, *choice);
+        rho_end(out);
+    }
+    if (argument->items != NULL) rho_set_json(out, "items", argument->items);
+    rho_end(out);
+}
+RHO_API void rho__put_input_schema(rho_out *out, const rho_argument *arguments) {
+    size_t needed = 0;
+    rho_put_map(out);
+    rho_set_text(out, "type", "object");
+    rho_put_key(out, "properties"), rho_put_map(out);
+    for (const rho_argument *each = arguments; each != NULL && each->name != NULL; each++) {
+        rho_put_key(out, each->name);
+        rho__put_argument(out, each);
+        needed += !each->optional;
+    }
+    rho_end(out);
+    if (needed > 0) {
+        rho_put_key(out, "required"), rho_put_array(out);
+        for (const rho_argument *each = arguments; each->name != NULL; each++)
+            if (!each->optional) rho_put_text(out, each->name);
+        rho_end(out);
+    }
+    rho_set_bool(out, "additionalProperties", false);
+    rho_end(out);
+}
+RHO_API void rho__put_tool(rho_out *out, const rho_declared *tool) {
+    rho_put_map(out);
+    rho_set_text(out, "name", tool->tool.name);
+    rho_set_text(out, "description", tool->description);
+    rho_put_key(out, "input_schema"), rho__put_input_schema(out, tool->arguments);
+    if (tool->output_schema != NULL) rho_set_json(out, "output_schema", tool->output_schema);
+    if (tool->metadata != NULL) rho_set_json(out, "metadata", tool->metadata);
+    if (tool->timeout_ms > 0) rho_set_uint(out, "timeout_ms", tool->timeout_ms);
+    if (tool->read_only) rho_set_bool(out, "read_only", true);
+    if (tool->destructive) rho_set_bool(out, "destructive", true);
+    if (tool->idempotent) rho_set_bool(out, "idempotent", true);
+    if (tool->examples != NULL) {
+        rho_put_key(out, "examples"), rho_put_array(out);
+        for (const rho_example *each = tool->examples; each->arguments != NULL; each++) {
+            rho_put_map(out);
+            rho_set_json(out, "arguments", each->arguments);
+            rho_set_json(out, "answer", each->answer);
+            rho_end(out);
+        }
+        rho_end(out);
+    }
+    rho_end(out);
+}
+/* What all tools together may ask the host for, each once. */
+RHO_API void rho__put_capabilities(rho_out *out, const rho_declared *tools, size_t count) {
+    rho_put_array(out);
+    for (size_t at = 0; at < count; at++)
+        for (const char *const *each = tools[at].capabilities; each != NULL && *each != NULL; each++) {
+            bool known = false;
+            for (size_t before = 0; before < at && !known; before++)
+                for (const char *const *old = tools[before].capabilities; old != NULL && *old != NULL; old++)
+                    known = known || rho_str_equal(rho_str_of(*old), rho_str_of(*each));
+            if (!known) rho_put_text(out, *each);
+        }
+    rho_end(out);
+}
+RHO_API uint64_t rho__declare(const rho_declared *tools, size_t count) {
+    rho_out *out = rho_new_out();
+    rho_put_map(out);
+    rho_put_key(out, "tools"), rho_put_array(out);
+    for (size_t at = 0; at < count; at++) rho__put_tool(out, &tools[at]);
+    rho_end(out);
+    rho_put_key(out, "capabilities"), rho__put_capabilities(out, tools, count);
+    rho_end(out);
+    return rho__packed(out);
+}
+
+#define RHO__EXPORTS(tools) \
+    RHO_C void *rho_alloc(size_t size) RHO_EXPORT("rho_alloc"); \
+    RHO_C uint64_t rho_call(const void *request, size_t size) RHO_EXPORT("rho_call"); \
+    void *rho_alloc(size_t size) { return rho_try_new(size); } \
+    uint64_t rho_call(const void *request, size_t size) { \
+        return rho__answer_call(tools, sizeof tools / sizeof *tools, sizeof *tools, request, size); \
+    }
+/* RHO_GUEST(RHO_TOOL(...), ...), once, at the end of a file: the manifest is made of it. */
+#define RHO_GUEST(...) \
+    static const rho_declared rho__tools[] = {__VA_ARGS__}; \
+    RHO__EXPORTS(rho__tools) \
+    RHO_C uint64_t rho_manifest(void) RHO_EXPORT("rho_manifest"); \
+    uint64_t rho_manifest(void) { return rho__declare(rho__tools, sizeof rho__tools / sizeof *rho__tools); }
+/* RHO_TOOLS({"name", handler}, ...), in its place: the manifest is then a file beside the source. */
 #define RHO_TOOLS(...) \
     static const rho_tool rho__tools[] = {__VA_ARGS__}; \
-    RHO_EXPORT("rho_alloc") void *rho__export_alloc(size_t size); \
-    RHO_EXPORT("rho_call") uint64_t rho__export_call(const void *request, size_t size); \
-    void *rho__export_alloc(size_t size) { return rho_try_new(size); } \
-    uint64_t rho__export_call(const void *request, size_t size) { \
-        return rho__answer_call(rho__tools, sizeof rho__tools / sizeof *rho__tools, request, size); \
-    }
+    RHO__EXPORTS(rho__tools)
 
 #endif
