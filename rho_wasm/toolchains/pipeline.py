@@ -28,14 +28,14 @@ from rho_wasm.toolchains.files import read_bounded
 from rho_wasm.toolchains.image_builder import INTERPRETED, ImageBuilder
 from rho_wasm.toolchains.limits import BuildLimits
 from rho_wasm.toolchains.module_edits import stub_imports
-from rho_wasm.toolchains.project import Project, read_folder
+from rho_wasm.toolchains.project import Project, folder_name, main_files, read_folder
 from rho_wasm.toolchains.snapshot import initialised
 from rho_wasm.toolchains.source_text import Source, read_source
 from rho_wasm.toolchains.toolchain import Toolchain
 from rho_wasm.toolchains.wat import compile_wat
 from rho_wasm.untrusted import inert
 
-__all__ = ["build", "languages"]
+__all__ = ["build", "language_of", "languages"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def languages() -> Mapping[str, str]:
 
 def _compiled() -> dict[str, _Language]:
     return {
-        "c": _Language(".c", compile_c, others=(".h",)),
+        "c": _Language(".c", compile_c),
         "wat": _Language(".wat", compile_wat),
     }
 
@@ -101,7 +101,10 @@ async def build(
     that no host takes.
     """
     path = Path(source) if isinstance(source, os.PathLike) else None
-    name = _choose(path, language)
+    name = _choose(path, language) if language is not None or path is None else await language_of(path, limits=limits)
+    if path is not None and await anyio.Path(path).is_dir() and name in INTERPRETED:
+        # A tool of an interpreter is one file: what lies beside it is not built.
+        path = source = path / await _main_of(path, name, limits=limits or BuildLimits())
     if name in INTERPRETED:
         async with ImageBuilder(shelf=engines, limits=limits, host_limits=host_limits, progress=progress) as builder:
             return await builder.build(source, language=name, manifest=manifest, standalone=standalone)
@@ -167,11 +170,8 @@ async def _read_project(
 def _stubbed(wasm: bytes) -> bytes:
     """``wasm`` with what it imports of WASI and no guest is given made functions that answer ENOSYS."""
     module = read_module(wasm)
-    return (
-        module.encode()
-        if stub_imports(module, keep=lambda each, _: each.module != WASI or each.name in WASI_IMPORTS)
-        else wasm
-    )
+    stubs = stub_imports(module, keep=lambda each, _: each.module != WASI or each.name in WASI_IMPORTS)
+    return module.encode() if stubs else wasm
 
 
 async def _initialised(wasm: bytes, *, name: str) -> bytes:
@@ -189,19 +189,48 @@ async def _check(wasm: bytes, limits: HostLimits) -> None:
     await validate(admitted.code, names=admitted.names, code_bytes=admitted.code_bytes, limits=limits)
 
 
+async def language_of(path: Path, *, limits: BuildLimits | None = None) -> str:
+    """The language of a file, by its suffix; of a folder, by its main file.
+
+    Raises :class:`BuildError`: ``language_unknown``, also where a folder may be a project in several, and what
+    :func:`rho_wasm.toolchains.project.main_files` raises.
+    """
+    if not await anyio.Path(path).is_dir():
+        return _choose(path, None)
+    found = await main_files(path, languages(), limits=limits or BuildLimits())
+    if len(found) == 1:
+        return next(iter(found))
+    several = ", ".join(f"{inert(file, limit=128)} ({name})" for name, file in found.items())
+    what = f"it may be a project in several languages: {several}" if found else "it has no main file of any language"
+    raise _unknown(what, folder_name(path))
+
+
+async def _main_of(folder: Path, language: str, *, limits: BuildLimits) -> str:
+    found = await main_files(folder, {language: languages()[language]}, limits=limits)
+    if language not in found:
+        raise _unknown(f"it has no main file in {language}", folder_name(folder))
+    return found[language]
+
+
 def _choose(path: Path | None, language: str | None) -> str:
     known = languages()
     if language is None and path is not None:
-        language = next((name for name, suffix in known.items() if suffix == path.suffix), None)
+        # The longest: a language may end its files in the suffix of another.
+        by_length = sorted(known.items(), key=lambda item: -len(item[1]))
+        language = next((name for name, suffix in by_length if path.name.endswith(suffix)), None)
     if language is not None and language in known:
         return language
-    names = ", ".join(f"{name} ({suffix})" for name, suffix in known.items())
     what = "no language was given" if language is None else f"{inert(language, limit=64)} is no language known here"
-    raise BuildError(
+    raise _unknown(what, path.name if path is not None else None)
+
+
+def _unknown(what: str, file: str | None) -> BuildError:
+    names = ", ".join(f"{name} ({suffix})" for name, suffix in languages().items())
+    return BuildError(
         "build",
-        [Diagnostic(what, file=inert(path.name, limit=128) if path is not None else None)],
+        [Diagnostic(what, file=inert(file, limit=128) if file is not None else None)],
         reason="language_unknown",
-        hint=f"say one of {names} with language=; to build a file give a pathlib.Path",
+        hint=f"say one of {names} with language= (--language); to build a file give a pathlib.Path",
     )
 
 

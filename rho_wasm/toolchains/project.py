@@ -1,15 +1,18 @@
 """What is built: a file, or a folder of them, read whole and bounded before any toolchain sees it.
 
 A toolchain is given texts and their names, never a folder of the host: what is not in the :class:`Project` it cannot
-reach. So links are refused, not followed, and a name has no way out of the folder that the texts are written to.
+reach. So links are refused, not followed, whenever they are made, a name has no way out of the folder that the texts
+are written to, and none can be taken for an option or a response file by a compiler that is given it.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 
@@ -21,18 +24,25 @@ from rho_wasm.toolchains.limits import BuildLimits
 from rho_wasm.toolchains.source_text import text_of
 from rho_wasm.untrusted import inert
 
-__all__ = ["Project", "read_folder"]
+__all__ = ["Project", "folder_name", "main_files", "read_folder"]
 
 _NAME_CHARS = 128
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,127}")
 _NOT_SOURCES = (".wasm", ".manifest.json", ".pyc", ".o", ".a")
+_NOT_FOLDERS = ("__pycache__", "node_modules", "target", "zig-out")
+"""What builds and package managers make."""
 _DEPTH = 8
+_ENTRIES = 10_000
+"""Files and folders that are looked at, sources or not."""
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Project:
     """The texts of one build by their relative POSIX names. ``main`` is the one that was named, or stands for all.
 
-    ``name`` is what the author knows ``main`` by, for messages.
+    Each part of a name is letters, digits and ``_ . + -``, and begins with none of the last three. ``name`` is what the
+    author knows ``main`` by, for messages: it may hold anything.
     """
 
     main: str
@@ -41,8 +51,10 @@ class Project:
 
     @classmethod
     def of_text(cls, text: str, *, name: str) -> Project:
-        """One file alone."""
+        """One file alone. Where ``name`` is none for a file of a project, ``main`` is one like it."""
         file = PurePosixPath(name).name
+        if _PLAIN_NAME.fullmatch(file) is None:
+            file = f"x{re.sub(r'[^A-Za-z0-9_.+-]', '_', file)[-_NAME_CHARS + 1 :]}"
         return cls(main=file, files=MappingProxyType({file: text}), name=name)
 
     @property
@@ -69,20 +81,37 @@ async def read_folder(folder: Path, *, language: str, suffixes: tuple[str, ...],
     """All sources under ``folder``: what has one of ``suffixes`` (the first is the language's own), or is named so.
 
     Hidden files and folders, and what a build leaves, are passed over. The main file is ``FOLDER.suffix``,
-    ``main.suffix``, ``src/lib.suffix``, or the only one that is there.
+    ``main.suffix``, ``src/lib.suffix``, ``src/main.suffix``, or the only one that is there.
 
-    Raises :class:`BuildError`: ``source_unreadable`` (a link, no main file, no UTF-8), ``source_too_large``
-    (``BuildLimits.source_bytes`` in all, ``source_files``).
+    Raises :class:`BuildError`: ``source_unreadable`` (a link, a name that a compiler could misread, no main file, no
+    UTF-8), ``source_too_large`` (``BuildLimits.source_bytes`` in all, ``source_files``).
     """
     return await anyio.to_thread.run_sync(_read_folder, folder, language, suffixes, limits)
+
+
+async def main_files(folder: Path, suffixes: Mapping[str, str], *, limits: BuildLimits) -> dict[str, str]:
+    """The main file of each language that ``folder`` may be a project in, by ``suffixes`` of languages.
+
+    A file that is called as main files are counts before one that is only the sole one of its language. Raises as
+    :func:`read_folder` does.
+    """
+    return await anyio.to_thread.run_sync(_main_files, folder, suffixes, limits)
+
+
+def folder_name(folder: Path) -> str:
+    """What a folder is called, also where it is given as ``.`` or ``..``."""
+    return Path(os.path.abspath(folder)).name  # noqa: PTH100 - a link keeps the name that its user knows
 
 
 def _read_folder(folder: Path, language: str, suffixes: tuple[str, ...], limits: BuildLimits) -> Project:
     files: dict[str, str] = {}
     left = limits.source_bytes
-    for name in _names(folder, language, suffixes, limits):
+    for name, parent in _names(folder, language, suffixes, limits):
+        if any(_PLAIN_NAME.fullmatch(part) is None for part in name.split("/")):
+            why = "is no name for a source, which is of letters, digits and _ . + -, and begins with a letter or digit"
+            raise _refused(language, name, why)
         try:
-            data = read_bounded(folder / name, left)
+            data = read_bounded(Path(PurePosixPath(name).name), left, folder=parent)
         except TooLong:
             why = f"the files of the folder have more than {limits.source_bytes} bytes in all"
             raise _refused(language, name, why, "source_too_large") from None
@@ -90,50 +119,84 @@ def _read_folder(folder: Path, language: str, suffixes: tuple[str, ...], limits:
             raise _refused(language, name, f"cannot be read: {error.strerror or error}") from None
         left -= len(data)
         files[name] = text_of(data, name=language, file=name)
-    main = _main(folder, list(files), suffixes[0])
+    main = _called_main(folder, list(files), suffixes[0]) or _sole(
+        [each for each in files if each.endswith(suffixes[0])]
+    )
     if main is None:
         wanted = f"{folder.name}{suffixes[0]}, main{suffixes[0]} or src/lib{suffixes[0]}"
         raise _refused(language, folder.name, f"none of its files is the main one, which is called {wanted}")
     return Project(main=main, files=MappingProxyType(files), name=main)
 
 
-def _names(folder: Path, language: str, suffixes: tuple[str, ...], limits: BuildLimits) -> list[str]:
-    found: list[str] = []
-    waiting = [(folder, "")]
-    while waiting:
-        here, prefix = waiting.pop()
-        try:
-            with os.scandir(here) as entries:
-                listed = sorted(entries, key=lambda entry: entry.name)
-        except OSError as error:
-            raise _refused(language, prefix or folder.name, f"cannot be read: {error.strerror or error}") from None
-        for entry in listed:
-            name = prefix + entry.name
-            mode = entry.stat(follow_symlinks=False).st_mode
-            if entry.name.startswith("."):
-                continue
-            if stat.S_ISDIR(mode):
-                if name.count("/") >= _DEPTH:
-                    raise _refused(language, name, f"lies more than {_DEPTH} folders deep")
-                waiting.append((Path(entry.path), f"{name}/"))
-            elif entry.name.endswith(_NOT_SOURCES) or not entry.name.endswith(suffixes):
-                continue
-            elif not stat.S_ISREG(mode):
-                raise _refused(language, name, "is no regular file; links are not followed, so copy what it stands for")
-            else:
-                found.append(name)
-            if len(found) > limits.source_files:
+def _main_files(folder: Path, suffixes: Mapping[str, str], limits: BuildLimits) -> dict[str, str]:
+    found: dict[str, list[str]] = {}
+    longest_first = sorted(suffixes.items(), key=lambda item: -len(item[1]))
+    for name, _ in _names(folder, "build", tuple(suffixes.values()), limits):
+        language = next(language for language, suffix in longest_first if name.endswith(suffix))
+        found.setdefault(language, []).append(name)
+    called = {language: _called_main(folder, names, suffixes[language]) for language, names in found.items()}
+    sole = {language: _sole(names) for language, names in found.items()}
+    chosen = called if any(called.values()) else sole
+    return {language: name for language, name in chosen.items() if name is not None}
+
+
+def _names(folder: Path, language: str, suffixes: tuple[str, ...], limits: BuildLimits) -> Iterator[tuple[str, int]]:
+    """The sources under ``folder`` in order, each with a descriptor of the folder that it lies in."""
+    try:
+        descriptor = os.open(folder, _FOLDER)
+    except OSError as error:
+        raise _refused(language, folder_name(folder), f"cannot be read: {error.strerror or error}") from None
+    seen = sources = 0
+    try:
+        for name, parent, is_folder in _walk(descriptor, "", language):
+            seen += 1
+            if not is_folder and name.endswith(suffixes) and not name.endswith(_NOT_SOURCES):
+                sources += 1
+                mode = os.stat(PurePosixPath(name).name, dir_fd=parent, follow_symlinks=False).st_mode
+                if not stat.S_ISREG(mode):
+                    why = "is no regular file; links are not followed, so copy what it stands for"
+                    raise _refused(language, name, why)
+                yield name, parent
+            if sources > limits.source_files:
                 why = f"the folder has more than {limits.source_files} sources"
                 raise _refused(language, name, why, "source_too_large")
-    return sorted(found)
+            if seen > _ENTRIES:
+                why = f"the folder has more than {_ENTRIES} files: name one that holds a tool and little else"
+                raise _refused(language, name, why, "source_too_large")
+    except OSError as error:
+        raise _refused(language, folder_name(folder), f"cannot be read: {error.strerror or error}") from None
+    finally:
+        os.close(descriptor)
 
 
-def _main(folder: Path, names: list[str], suffix: str) -> str | None:
-    for wanted in (f"{folder.name}{suffix}", f"main{suffix}", f"src/lib{suffix}", f"src/main{suffix}"):
-        if wanted in names:
-            return wanted
-    own = [name for name in names if name.endswith(suffix)]
-    return own[0] if len(own) == 1 else None
+def _walk(descriptor: int, prefix: str, language: str) -> Iterator[tuple[str, int, bool]]:
+    """Everything under ``descriptor``, and whether it is a folder. A link is none, whenever it was put there."""
+    with os.scandir(descriptor) as entries:
+        looked_at = islice(entries, _ENTRIES + 1)
+        listed = sorted((entry.name, entry.is_dir(follow_symlinks=False)) for entry in looked_at)
+    for name, is_folder in listed:
+        if name.startswith(".") or (is_folder and name in _NOT_FOLDERS):
+            continue
+        yield prefix + name, descriptor, is_folder
+        if not is_folder:
+            continue
+        if prefix.count("/") >= _DEPTH:
+            raise _refused(language, prefix + name, f"lies more than {_DEPTH} folders deep")
+        inner = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=descriptor)
+        try:
+            yield from _walk(inner, f"{prefix}{name}/", language)
+        finally:
+            os.close(inner)
+
+
+def _called_main(folder: Path, names: list[str], suffix: str) -> str | None:
+    own = folder_name(folder)
+    wanted = (f"{own}{suffix}", f"{own.replace('-', '_')}{suffix}", f"main{suffix}")
+    return next((name for name in (*wanted, f"src/lib{suffix}", f"src/main{suffix}") if name in names), None)
+
+
+def _sole(names: list[str]) -> str | None:
+    return names[0] if len(names) == 1 else None
 
 
 def _refused(language: str, file: str, why: str, reason: str = "source_unreadable") -> BuildError:
