@@ -219,7 +219,7 @@ def generations(store: StoreOption = DEFAULT_STORE, as_json: JsonOption = False)
                 generation.author,
                 _time(generation.created_at),
                 _changes(generation),
-                generation.note or generation.why,
+                "; ".join(filter(None, (generation.note, generation.why))),
             )
             for generation in found
         ],
@@ -327,6 +327,24 @@ def reject(
     return 0
 
 
+def prune(
+    keep: Annotated[
+        int, typer.Option("--keep", metavar="N", min=1, help="So many that were live before the live one stay.")
+    ] = 20,
+    store: StoreOption = DEFAULT_STORE,
+    as_json: JsonOption = False,
+) -> int:
+    """Let go of modules of old generations. These stay in the history, but nothing can return to them."""
+    output = Output(as_json=as_json)
+    existing_store(store)
+    with Store.open(store) as opened:
+        gone = opened.prune(keep=keep)
+    output.object({"pruned": list(gone.generations), "artifacts": list(gone.artifacts)})
+    numbers = ", ".join(map(str, gone.generations)) or "none"
+    output.say(f"generations that can be returned to no more: {numbers}; modules let go: {len(gone.artifacts)}")
+    return 0
+
+
 def _show_review(output: Output, review: Review) -> None:
     for each in review.tools:
         output.say(f"{each.change} {each.tool}  {(each.artifact or each.previous_artifact or '')[:12]}", style="bold")
@@ -346,5 +364,5 @@ def _show_review(output: Output, review: Review) -> None:
 
 
 def add_to(app: typer.Typer) -> None:
-    for verb in (tools, stage, approve, reject, activate, rollback, generations, strikes, pardon):
+    for verb in (tools, stage, approve, reject, activate, rollback, generations, strikes, pardon, prune):
         app.command(verb.__name__)(verb)

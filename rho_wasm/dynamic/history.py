@@ -19,19 +19,15 @@ from rho_wasm.dynamic.generation import (
     VersionKey,
     from_row,
 )
-from rho_wasm.errors import Corrupt, GenerationConflict, NameInvalid, StoreError, UnknownGeneration
+from rho_wasm.dynamic.pruning import PRUNED, Pruned, prune
+from rho_wasm.dynamic.room import check_room
+from rho_wasm.errors import Corrupt, GenerationConflict, NameInvalid, UnknownGeneration
 from rho_wasm.frozen import FrozenMap
 
-__all__ = ["REJECTED_KEPT_S", "STRIKES_AUTHOR", "History", "Switched"]
+__all__ = ["STRIKES_AUTHOR", "History", "Switched"]
 
 STRIKES_AUTHOR = "strikes"
 """The author of generations that an automatic return made."""
-
-REJECTED_KEPT_S = 3600.0
-"""So long from its staging on a rejected candidate's artifacts stay, to be looked at."""
-_CANDIDATES = 100
-"""Open candidates, and rejected ones whose artifacts stay: staging in a loop must not fill a disk. More than a person
-looks at, and with modules of the largest size (16 MiB) less than 2 GiB."""
 
 _COLUMNS = "number, state, floor, why, body, digest"
 
@@ -133,7 +129,7 @@ class History:
         :meth:`check_room` does.
         """
         with self._database.write() as connection:
-            self._check_room(connection)
+            check_room(connection, author, now=self._clock())
             live = _live(connection)
             gone = frozenset(remove)
             for name in sorted(gone - live.tools.keys()):
@@ -141,25 +137,10 @@ class History:
             tools = {name: version for name, version in live.tools.items() if name not in gone} | dict(add)
             return self._made(connection, live, tools, author, note)
 
-    def check_room(self) -> None:
-        """Raises :class:`StoreError` (``too_many_candidates``) where no further candidate may be staged now."""
+    def check_room(self, author: str) -> None:
+        """Raises :class:`StoreError` (``too_many_candidates``) where ``author`` may not stage one more now."""
         with self._database.read() as connection:
-            self._check_room(connection)
-
-    def _check_room(self, connection: sqlite3.Connection) -> None:
-        (opened,) = connection.execute("SELECT count(*) FROM generations WHERE state = 'candidate'").fetchone()
-        (rejected,) = connection.execute(
-            "SELECT count(*) FROM (SELECT body FROM generations WHERE state = 'rejected' ORDER BY number DESC LIMIT ?) "
-            "WHERE json_valid(body) AND json_extract(body, '$.created_at') > ?",
-            (_CANDIDATES, self._clock() - REJECTED_KEPT_S),
-        ).fetchone()
-        if opened >= _CANDIDATES:
-            detail = f"{opened} candidates are open: reject those that nobody needs, then stage again"
-        elif opened + rejected >= _CANDIDATES:
-            detail = f"{opened} candidates are open and {rejected} of the last hour were rejected: stage again later"
-        else:
-            return
-        raise StoreError(detail, reason="too_many_candidates")
+            check_room(connection, author, now=self._clock())
 
     def rejected_artifacts(self, *, before: float) -> tuple[str, ...]:
         """Hashes that nothing names but candidates that were staged before that time (POSIX seconds) and rejected."""
@@ -175,6 +156,19 @@ class History:
                 (before,),
             )
             return tuple(row[0] for row in rows)
+
+    def prune(self, *, keep: int, before: float) -> Pruned:
+        """As :meth:`rho_wasm.dynamic.store.Store.prune`, of what is in the database."""
+        with self._database.write() as connection:
+            rows = connection.execute(f"SELECT {_COLUMNS} FROM generations ORDER BY number").fetchall()  # noqa: S608
+            found = [from_row(*row) for row in rows]
+            return prune(
+                connection,
+                found,
+                keep=keep,
+                before=before,
+                last_good=lambda live, tool: _last_good(connection, live, tool),
+            )
 
     def verdicts(self, number: int) -> tuple[Verdict, ...]:
         """What the switch gates said of a generation when they were last asked, in that order."""
@@ -264,6 +258,8 @@ class History:
                 and not connection.execute("SELECT 1 FROM switches WHERE number = ? LIMIT 1", (to,)).fetchone()
             ):
                 raise UnknownGeneration(to, f"it was never live ({target.state}), so nothing can return to it")
+            if target.why == PRUNED:
+                raise UnknownGeneration(to, "it was pruned, and artifacts of it are gone: stage its sources again")
             _refuse_quarantined(connection, target, to)
             return self._switch(connection, target, live, "rolled_back", author, note)
 

@@ -162,7 +162,8 @@ class DynamicSource:
 
         Raises :class:`NameInvalid` for a tool that two artifacts declare, that is added and removed, or that is to be
         removed and is not there; ValueError for no change at all, a wrong author, or bounds that are none;
-        :class:`StoreError`, also where too many candidates are open (``too_many_candidates``: reject some).
+        :class:`StoreError`, also where the author has too many open candidates (``too_many_candidates``: reject
+        some).
         """
         artifacts, gone = tuple(add), _names(remove)
         for artifact in artifacts:
@@ -174,14 +175,16 @@ class DynamicSource:
             raise ValueError(f"an author is text, and not {STRIKES_AUTHOR!r}, which is the host's own")
         versions = self._versions(artifacts, gone, limits or {})
 
+        author = inert(author, limit=_AUTHOR_CHARS)
+
         def write() -> Candidate:
-            self.store.history.check_room()
+            self.store.history.check_room(author)
             for artifact in artifacts:
                 self.store.put(artifact)
             return self.store.history.stage(
                 versions,
                 gone,
-                author=inert(author, limit=_AUTHOR_CHARS),
+                author=author,
                 note=inert(note, limit=_NOTE_CHARS, newlines=True),
             )
 

@@ -15,8 +15,10 @@ from rho_wasm.dynamic.database import Database
 from rho_wasm.dynamic.files import ArtifactFiles, Files, MemoryFiles
 from rho_wasm.dynamic.folder import DATABASE_NAME, is_writable, prepare_folder
 from rho_wasm.dynamic.generation import Generation, Switch, Verdict
-from rho_wasm.dynamic.history import REJECTED_KEPT_S, History, Switched
+from rho_wasm.dynamic.history import History, Switched
+from rho_wasm.dynamic.pruning import Pruned
 from rho_wasm.dynamic.records import Approval, Approvals, StrikeRecords
+from rho_wasm.dynamic.room import REJECTED_KEPT_S
 from rho_wasm.dynamic.schema import APPLICATION_ID, SCHEMA_VERSION, migrate
 from rho_wasm.dynamic.seal import Seal, default_key_path
 from rho_wasm.dynamic.strikes import Quarantine, Strike
@@ -179,6 +181,21 @@ class Store:
                 ).rowcount
             ]
         self._files.remove(gone)
+
+    def prune(self, *, keep: int) -> Pruned:
+        """Lets go of artifacts that only generations name to which nobody is to return any more.
+
+        Kept are the live generation, its parent and the ``keep`` that were live last before it, open candidates, and of
+        each live tool the version that an automatic return would bring back. The history itself stays whole; rolling
+        back to a pruned generation is refused. Artifacts younger than an hour stay until a later one.
+
+        Raises :class:`Corrupt` where a generation is damaged: what it needs cannot be known.
+        """
+        if keep < 1:
+            raise ValueError("keep is at least 1: an operator must be able to go back")
+        pruned = self.history.prune(keep=keep, before=self.clock() - REJECTED_KEPT_S)
+        self._files.remove(pruned.artifacts)
+        return pruned
 
     def artifact(self, sha256: str) -> Artifact:
         """The artifact of that hash, its bytes checked. Raises :class:`Corrupt`, naming it, if they are not whole."""

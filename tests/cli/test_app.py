@@ -17,7 +17,7 @@ from tests.cli.conftest import Command
 
 VERBS = (
     *("demo", "new", "build", "inspect", "call", "tools", "stage", "approve", "reject"),
-    *("activate", "rollback", "generations", "strikes", "pardon", "doctor"),
+    *("activate", "rollback", "generations", "strikes", "pardon", "prune", "doctor"),
 )
 
 

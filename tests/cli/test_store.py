@@ -105,6 +105,25 @@ def test_a_verb_that_needs_a_store_makes_none_by_mistake(command: Command, own_f
     assert not (own_folder / "missing").exists()
 
 
+def test_old_generations_are_pruned_and_nothing_returns_to_them(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number, file in enumerate((ECHO, TRAP, ECHO, TRAP), start=1):
+        command("stage", file, *(["--remove", "echo"] if number > 1 and file == TRAP else []))
+        command("activate", str(number))
+    command("stage", "--remove", "trap")
+    command("activate", "5")
+    monkeypatch.setattr("rho_wasm.dynamic.store.REJECTED_KEPT_S", -60.0)  # as if an hour had passed
+    assert command("prune", "--keep", "0")[0] == 2
+    code, answer = command("prune", "--keep", "1")
+    assert code == 0
+    assert (answer["pruned"], len(answer["artifacts"])) == ([1, 3], 1)
+    code, answer = command("rollback", "--to", "1")
+    assert (code, answer["error"]["type"]) == (3, "UnknownGeneration")
+    assert [each["why"] for each in command("generations")[1]["generations"]].count("pruned") == 2
+    assert command("rollback")[1]["number"] == 4
+
+
 def test_the_store_comes_from_the_environment(
     command: Command, own_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

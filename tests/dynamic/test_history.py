@@ -382,28 +382,42 @@ def test_whatever_is_done_in_whatever_order_the_history_stays_whole(bench: Bench
             assert switches[0].number == live.number
 
 
-def test_a_hundred_open_candidates_are_enough(bench: Bench, clock: FixedClock) -> None:
-    for _ in range(100):
+def test_an_author_has_half_of_the_room_for_open_candidates(bench: Bench, clock: FixedClock) -> None:
+    for _ in range(50):
         first = bench.stage(calc="a")
     clock.advance(10**6)
-    with pytest.raises(StoreError, match="100 candidates are open: reject") as caught:
+    with pytest.raises(StoreError, match=r"of model, 50 candidates are open and 0 .*: reject") as caught:
         bench.stage(calc="a")
     assert caught.value.reason == "too_many_candidates"
-    assert len(bench.history.all()) == 101
+    assert len(bench.history.all()) == 51
     bench.store.reject(first.number, by="ada")
     bench.stage(calc="a")
 
 
+def test_however_much_others_stage_there_is_room_for_one_more(bench: Bench) -> None:
+    def fill(author: str) -> int:
+        for count in range(101):
+            try:
+                bench.history.stage({"calc": ToolVersion("a" * 64)}, (), author=author, note="")
+            except StoreError:
+                return count
+        raise AssertionError("there is no end of room")
+
+    assert [fill(author) for author in ("greedy", "another", "third")] == [50, 25, 13]
+    with pytest.raises(StoreError, match=r"of greedy, 50 candidates are open.*; others have 38: reject"):
+        bench.history.stage({"calc": ToolVersion("a" * 64)}, (), author="greedy", note="")
+
+
 def test_candidates_that_were_just_rejected_take_room_for_an_hour(bench: Bench, clock: FixedClock) -> None:
-    for _ in range(100):
+    for _ in range(50):
         bench.history.judge(bench.stage(calc="a").number, [], rejected="by the gate admission")
         clock.advance(1)
-    with pytest.raises(StoreError, match="0 candidates are open and 100 of the last hour were rejected") as caught:
+    with pytest.raises(StoreError, match=r"0 candidates .* and 50 of the last hour.*: stage again later") as caught:
         bench.stage(calc="a")
     assert caught.value.reason == "too_many_candidates"
-    clock.advance(3_500)
+    clock.advance(3_550)
     bench.stage(calc="a")
-    with pytest.raises(StoreError, match="1 candidates are open and 99 of the last hour"):
+    with pytest.raises(StoreError, match="1 candidates are open and 49 of the last hour"):
         bench.stage(calc="a")
 
 

@@ -435,7 +435,7 @@ async def test_a_damaged_row_is_reported_once_and_stops_nothing_else(cache: Nati
 async def test_where_too_many_candidates_are_open_not_even_bytes_are_kept(
     cache: NativeCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rho_wasm.dynamic.history._CANDIDATES", 1)
+    monkeypatch.setattr("rho_wasm.dynamic.room._CANDIDATES", 1)
     async with open_bench(cache) as bench:
         await bench.source.stage([artifact("calc")], author="model")
         with pytest.raises(StoreError) as caught:

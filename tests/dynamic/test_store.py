@@ -13,9 +13,11 @@ from pathlib import Path
 import pytest
 
 from rho_wasm.dynamic.database import Database
-from rho_wasm.dynamic.generation import ToolVersion
+from rho_wasm.dynamic.generation import ToolVersion, VersionKey
+from rho_wasm.dynamic.pruning import Pruned
 from rho_wasm.dynamic.store import Store
-from rho_wasm.errors import Closed, Corrupt, Locked, StoreError, VersionMismatch
+from rho_wasm.dynamic.strikes import Quarantine
+from rho_wasm.errors import Closed, Corrupt, Locked, StoreError, UnknownGeneration, VersionMismatch
 from rho_wasm.testing import FixedClock
 from tests.dynamic.guests import artifact, declaration
 from tests.dynamic.processes import SOMEBODY, WAIT_S, answer_of_process, become_somebody, begin
@@ -344,7 +346,56 @@ def test_nothing_is_swept_away_beside_a_damaged_generation(folder: Path, clock: 
         clock.advance(4_000)
         store.sweep()
         assert store.artifact(built.sha256).wasm == built.wasm
-        store.history.check_room()
+        store.history.check_room("model")
+
+
+def test_pruning_keeps_what_can_be_returned_to_and_lets_go_of_the_rest(folder: Path, clock: FixedClock) -> None:
+    with opened(folder, clock=clock) as store:
+        steady = go_live(store, "steady")
+        hashes = [go_live(store, "calc", salt=salt) for salt in range(6)]
+        waiting = artifact("text")
+        store.put(waiting)
+        store.history.stage({"text": ToolVersion(waiting.sha256)}, (), author="model", note="")
+        for path in folder.rglob("*.wasm"):
+            os.utime(path, (0, 0))
+        assert store.prune(keep=2).artifacts == ()  # all of them are young
+        clock.advance(4_000)
+        assert store.prune(keep=2) == Pruned((), tuple(sorted(hashes[:3])))
+        kept = {steady, waiting.sha256, *hashes[3:]}
+        assert {path.stem for path in folder.rglob("*.wasm")} == kept
+        assert all(store.artifact_if_whole(sha256) for sha256 in kept)
+        assert [generation.why for generation in store.generations()] == ["", "", *["pruned"] * 3, "", "", "", ""]
+        with pytest.raises(UnknownGeneration, match="pruned"):
+            store.history.roll_back(3, author="operator", note="")
+        assert store.prune(keep=1) == Pruned((5,), (hashes[3],))
+        assert store.history.roll_back(None, author="operator", note="").live.number == 6
+        with pytest.raises(ValueError, match="keep"):
+            store.prune(keep=0)
+
+
+def test_pruning_keeps_the_version_that_an_automatic_return_would_bring_back(folder: Path, clock: FixedClock) -> None:
+    with opened(folder, clock=clock) as store:
+        first = go_live(store, "calc")
+        second = go_live(store, "calc", salt=1)
+        for salt in range(4):
+            go_live(store, "text", salt=salt)
+        clock.advance(4_000)
+        assert first not in store.prune(keep=1).artifacts
+        held = Quarantine(version=VersionKey("calc", second), generation=2, at=0.0, reasons=("trapped",))
+        switched = store.quarantine(held)
+        assert switched is not None
+        assert switched.live.tools["calc"].artifact == first
+        assert store.artifact_if_whole(first) is not None
+
+
+def test_nothing_is_pruned_beside_a_damaged_generation(folder: Path, clock: FixedClock) -> None:
+    with opened(folder, clock=clock) as store:
+        hashes = [go_live(store, "calc", salt=salt) for salt in range(4)]
+        statement(folder, "UPDATE generations SET body = 'damaged' WHERE number = 2")
+        clock.advance(4_000)
+        with pytest.raises(Corrupt, match="generation 2 "):
+            store.prune(keep=1)
+        assert store.artifact_if_whole(hashes[0]) is not None
 
 
 def test_a_store_opened_read_only_offers_what_is_live_and_changes_nothing(folder: Path) -> None:
