@@ -1,0 +1,77 @@
+"""``conform``: whether a module keeps the guest ABI, clause by clause, for the CI of whoever writes guests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import anyio
+import typer
+from rich.text import Text
+
+from rho_wasm.cli.options import JsonOption, is_source, read_bytes
+from rho_wasm.cli.output import REFUSED, USAGE, WORKED, Output, UsageProblem
+from rho_wasm.conform import ClauseResult, ConformReport, conform
+from rho_wasm.limits import MIB
+from rho_wasm.toolchains import EngineShelf
+
+__all__ = ["add_to"]
+
+_WORDS = {"pass": "pass", "fail": "FAIL", "warning": "should", "not_applicable": "-"}
+_STYLES = {"pass": "green", "fail": "red", "warning": "yellow", "not_applicable": "dim"}
+
+
+def conform_file(
+    module: Annotated[Path, typer.Argument(metavar="FILE.wasm", help="A built module.")],
+    strict: Annotated[bool, typer.Option("--strict", help="What a module only should do must be done too.")] = False,
+    as_json: JsonOption = False,
+) -> int:
+    """Say, clause by clause, whether a module keeps the guest ABI: by looking, and by calling it in a sandbox.
+
+    Exit code 0: it does; 3: it does not; 2: it could not be called, since the engine that it needs is not installed.
+    """
+    output = Output(as_json=as_json)
+    if is_source(module):
+        raise UsageProblem(f"{module}: is a source; conform looks at what it becomes: rho-wasm build {module}")
+    data = read_bytes(module, limit=64 * MIB)
+    report = anyio.run(lambda: conform(data, engines=EngineShelf.default().find))
+    kept = report.ok and not (strict and report.of("warning"))
+    output.object(report.as_json() | {"file": str(module), "strict": strict})
+    _show(output, module, report)
+    if not kept:
+        return REFUSED
+    if not report.called:
+        output.say("install the engine, then ask again: rho-wasm engines install", style="yellow")
+        return USAGE
+    return WORKED
+
+
+def _show(output: Output, module: Path, report: ConformReport) -> None:
+    output.say(str(module), style="bold")
+    output.say(f"sha256 {report.sha256}", style="dim")
+    section = ""
+    for clause in report.clauses:
+        if clause.section != section:
+            section = clause.section
+            output.say(section, style="bold")
+        output.say(_word(clause), f" {clause.id}  {clause.text}")
+        if clause.reason and clause.status != "not_applicable":
+            output.say(" " * 9, clause.reason, style=_STYLES[clause.status])
+    counts = [
+        f"{len(report.of('pass'))} clauses pass",
+        f"{len(report.of('fail'))} fail",
+        f"{len(report.of('warning'))} should be kept and are not",
+        f"{len(report.of('not_applicable'))} do not apply",
+    ]
+    output.say(f"{', '.join(counts)}; {report.calls} calls", style="bold green" if report.ok else "bold red")
+    if report.engine is not None and not report.called:
+        output.say(f"it was not called: it needs the engine {report.engine}", style="yellow")
+
+
+def _word(clause: ClauseResult) -> Text:
+    return Text(f"  {_WORDS[clause.status]:6}", style=_STYLES[clause.status])
+
+
+def add_to(app: typer.Typer) -> None:
+    """Adds the verb."""
+    app.command("conform")(conform_file)
