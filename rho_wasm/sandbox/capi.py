@@ -266,7 +266,7 @@ class Trampolines:
         return None
 
 
-def memory_grow(context: int, memory: Any, pages: int) -> bool:
+def memory_grow(context: Any, memory: Any, pages: int) -> bool:
     """Makes a guest's memory larger by so many pages; False where its store or the module itself bounds it."""
     before = ctypes.c_uint64()
     error = _memory_grow(context, memory, pages, ctypes.byref(before))

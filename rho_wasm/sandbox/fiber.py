@@ -1,8 +1,11 @@
 """An instance whose calls run on a stack of their own, so that a guest can be left there and gone on with later.
 
 On the event loop's thread a handler of a signal may raise after any call (entry.py). So what wasmtime hands out for it
-to be given back, a store and a future, is stored by a ``for``: between its two halves Python does not look for signals.
-And it is given back by :meth:`_Frame.let_go`, which runs to its end.
+to be given back, a store, a future, an error, is stored by a ``for``: between its two halves Python does not look for
+signals. And it is given back by :meth:`FiberInstance.let_go`, which runs to its end.
+
+Every call passes through here, and ctypes takes longer to convert an argument than most of these functions run. So what
+is handed to wasmtime again and again was converted once (:data:`rho_wasm.sandbox.native.Argument`).
 """
 
 from __future__ import annotations
@@ -17,35 +20,37 @@ from typing import Any
 
 from rho_wasm.limits import Limits
 from rho_wasm.sandbox.abi import MEMORY
-from rho_wasm.sandbox.capi import (
-    Trampolines,
-    check,
-    equip,
-    ffi,
-    forget_fault,
-    get_fuel,
-    memory_data,
-    memory_grow,
-    memory_size,
-    raise_fault,
-)
+from rho_wasm.sandbox.capi import Trampolines, check, ffi, forget_fault, memory_grow, raise_fault
 from rho_wasm.sandbox.entry import sure_entry
 from rho_wasm.sandbox.module import Linked
 from rho_wasm.sandbox.native import (
+    Argument,
     export_nth,
     func_call_async,
     future_delete,
     future_poll,
     future_poll_in_thread,
+    get_fuel,
     global_get,
-    instantiate_async,
+    i64,
+    instantiate,
+    memory_data,
+    memory_size,
+    on_epoch,
+    pointer,
+    set_epoch,
+    set_fuel,
+    set_limits,
     set_yield_interval,
+    size,
+    store_context,
     store_delete,
     store_delete_in_thread,
     store_new,
+    u64,
 )
 
-__all__ = ["ENGINE_FUEL_OF_A_POLL", "FUEL_OF_A_POLL", "FiberInstance", "Frames"]
+__all__ = ["ENGINE_FUEL_OF_A_POLL", "FUEL_OF_A_POLL", "FiberInstance", "Fibers"]
 
 FUEL_OF_A_POLL = 2_000
 """Fuel after which a guest on the event loop's thread is left for a look at the clock. About 2 µs of arithmetic; but a
@@ -55,90 +60,219 @@ ENGINE_FUEL_OF_A_POLL = 20_000
 leave it 200 times a call took half as long as the call."""
 
 _I32, _I64 = 0, 1
-_A = ctypes.addressof
+_COUNTS = (size(0), size(1), size(2))
+"""Of arguments, of results."""
+_NULL = pointer(0)
+_ONE = i64(1)
+_FIRST_TICK, _NO_INTERVAL = u64(1), u64(0)
+_INTERVAL, _ENGINE_INTERVAL = u64(FUEL_OF_A_POLL), u64(ENGINE_FUEL_OF_A_POLL)
 
 
-class _Frame:
-    """What wasmtime reads and writes during a call, with the addresses of all of it: made once, used for many calls.
+class FiberInstance:
+    """An instance in a slot of the pool, in a store of its own, from :meth:`open` to :meth:`close`; then another.
 
-    ``store`` and ``future`` are wasmtime's, 0 where there is none: the future of a call that was begun and is not done.
-    Wasmtime demands that it is deleted before the store, and each once. A frame that is lost with them (whoever had it
-    was interrupted) lets them go when it is collected.
+    The guest is left once ``slice_ends`` (of the monotonic clock) has passed, until it is moved.
+
+    What wasmtime reads and writes during a call is made once, for many calls. ``store`` and ``future`` are wasmtime's,
+    0 where there is none: the future of a call that was begun and is not done. Wasmtime demands that it is deleted
+    before the store, and each once. An instance that is lost with them (whoever had it was interrupted) lets them go
+    when it is collected.
 
     ``new_store``, ``new_instance`` and ``new_call`` make a call of C at each step, with what the list of their
     arguments says then.
     """
 
     __slots__ = (
-        "arguments",
-        "error",
-        "error_at",
-        "export",
-        "exported",
-        "first",
-        "fuel",
-        "fuel_at",
+        "_all_fuel",
+        "_arguments",
+        "_at_fuel",
+        "_at_result",
+        "_bounds",
+        "_context",
+        "_delete",
+        "_epoch",
+        "_error",
+        "_export_of",
+        "_exported",
+        "_free",
+        "_fuel",
+        "_limits",
+        "_linked",
+        "_memory",
+        "_memory_found",
+        "_memory_of",
+        "_moved",
+        "_new_call",
+        "_new_call_of",
+        "_new_instance",
+        "_new_instance_of",
+        "_new_store",
+        "_new_store_of",
+        "_poll",
+        "_result",
+        "_slice_ends",
+        "_trampolines",
+        "_trap",
+        "_wanted",
         "future",
-        "instance",
-        "kept",
-        "length",
-        "memory",
-        "name",
-        "new_call",
-        "new_call_of",
-        "new_instance",
-        "new_instance_of",
-        "new_store",
-        "new_store_of",
-        "reference",
-        "result_kind",
-        "result_of",
-        "results",
-        "second",
         "store",
-        "trap",
-        "trap_at",
     )
 
     @sure_entry
-    def __init__(self) -> None:
+    def __init__(self, engine: int, trampolines: Trampolines, free: deque[FiberInstance]) -> None:
         self.store = self.future = 0
+        self._delete: Callable[[int], None] = store_delete
+        self._poll: Callable[[int], bool] = future_poll
+        self._free = free
+        self._trampolines = trampolines
+        self._limits: Limits | None = None
+        self._epoch = pointer(trampolines.epoch_address)
         instance, export, memory = ffi.wasmtime_instance_t(), ffi.wasmtime_extern_t(), ffi.wasmtime_extern_t()
         values = (ffi.wasmtime_val_t * 2)()
-        result = ffi.wasmtime_val_t()
-        fuel = ctypes.c_uint64()
-        trap, error, name, length = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_size_t()
-        inside = ffi.wasmtime_extern_t.of.offset
         for value in values:
             value.kind = _I32
-        self.kept = (instance, export, memory, values, name, length)
-        self.instance = _A(instance)
-        self.export = _A(export)
-        self.exported = _A(export) + inside
-        self.memory = _A(memory)
-        self.reference = _A(memory) + inside
-        self.name, self.length = _A(name), _A(length)
-        self.arguments = _A(values)
-        self.first: Any = values[0].of
-        self.second: Any = values[1].of
-        self.results = _A(result)
-        self.result_of: Any = result.of
-        self.result_kind: Any = result
-        self.fuel: Any = fuel
-        self.fuel_at = _A(fuel)
-        self.trap: Any = trap
-        self.error: Any = error
-        self.trap_at, self.error_at = _A(trap), _A(error)
-        ends = (self.trap_at, self.error_at)
-        self.new_store_of: list[int | None] = [0, 0, None]
-        self.new_instance_of: list[int | None] = [0, 0, self.instance, *ends]
-        self.new_call_of: list[int | None] = [0, self.exported, self.arguments, 0, self.results, 0, *ends]
-        self.new_store: Iterator[int] = starmap(store_new, repeat(self.new_store_of))
-        self.new_instance: Iterator[int] = starmap(instantiate_async, repeat(self.new_instance_of))
-        self.new_call: Iterator[int] = starmap(func_call_async, repeat(self.new_call_of))
+        self._arguments: Any = (values[0].of, values[1].of)
+        self._result: Any = ffi.wasmtime_val_t()
+        self._fuel: Any = ctypes.c_uint64()
+        self._trap: Any = ctypes.c_void_p()
+        self._error: Any = ctypes.c_void_p()
+        # Whoever has one of these references keeps what it refers to.
+        of, inside = ctypes.byref(instance), ffi.wasmtime_extern_t.of.offset
+        named = (ctypes.byref(ctypes.c_void_p()), ctypes.byref(ctypes.c_size_t()))
+        self._exported, self._memory = ctypes.byref(export, inside), ctypes.byref(memory, inside)
+        self._export_of: list[Argument] = [_NULL, of, _NULL, *named, ctypes.byref(export)]
+        self._memory_of: list[Argument] = [_NULL, of, _NULL, *named, ctypes.byref(memory)]
+        self._at_fuel, self._at_result = ctypes.byref(self._fuel), ctypes.byref(self._result)
+        trap, error = ctypes.byref(self._trap), ctypes.byref(self._error)
+        self._new_store_of: list[Argument] = [pointer(engine), _NULL, _NULL]
+        self._new_instance_of: list[Argument] = [_NULL, _NULL, of, trap]
+        given = [_NULL, self._exported, ctypes.byref(values), _NULL, self._at_result, _NULL, trap, error]
+        self._new_call_of: list[Argument] = given
+        self._new_store: Iterator[int] = starmap(store_new, repeat(self._new_store_of))
+        self._new_instance: Iterator[int | None] = starmap(instantiate, repeat(self._new_instance_of))
+        self._new_call: Iterator[int] = starmap(func_call_async, repeat(given))
+
+    def open(self, linked: Linked, call_id: int, limits: Limits, slice_ends: float) -> None:
+        """Makes a store for one call, with nothing in it yet. Where this raises, nobody uses the instance any more."""
+        _have_room()
+        self._linked = linked
+        self._slice_ends = slice_ends
+        self._poll = future_poll
+        self._delete = store_delete
+        self._moved = self._memory_found = False
+        if self._limits is not limits:
+            self._limits = limits
+            self._bounds = (i64(limits.memory_bytes), i64(limits.table_elements), _ONE, _ONE, _ONE)
+            self._all_fuel = u64(limits.fuel)
+        number = pointer(call_id)
+        self._new_store_of[1] = number
+        begin = self._new_store
+        for self.store in begin:
+            break
+        store = pointer(self.store)
+        self._context = context = pointer(store_context(store))
+        self._new_instance_of[1] = self._new_call_of[0] = self._export_of[0] = self._memory_of[0] = context
+        # What capi.equip does.
+        on_epoch(store, self._epoch, number, _NULL)
+        set_epoch(context, _FIRST_TICK)
+        set_limits(store, *self._bounds)
+        if error := set_fuel(context, self._all_fuel):
+            check(error)
+
+    def move(self) -> None:
+        self._poll = future_poll_in_thread
+        self._delete = store_delete_in_thread
+        self._slice_ends = math.inf
+        self._moved = True
+
+    def instantiate(self) -> None:
+        # Nothing of the guest runs in it (admission lets in no start section), so it needs no stack to be left on. A
+        # store is asked this way before it has an interval, and never after.
+        linked, begin = self._linked, self._new_instance
+        self._new_instance_of[0] = linked.argument
+        for self._error.value in begin:
+            break
+        if self._error or self._trap:
+            self._raise_fault()
+        if error := set_yield_interval(self._context, _INTERVAL if linked.engine is None else _ENGINE_INTERVAL):
+            check(error)
+
+    def call(self, export: str, *arguments: int) -> int | None:
+        found, given, begin = self._export_of, self._new_call_of, self._new_call
+        found[2], self._wanted = self._linked.exports[export]
+        export_nth(*found)
+        for value, argument in zip(self._arguments, arguments, strict=False):
+            value.i32 = argument
+        given[3], given[5] = _COUNTS[len(arguments)], _COUNTS[self._wanted]
+        for self.future in begin:
+            break
+        return self.go_on()
+
+    def go_on(self) -> int | None:
+        future = self.future
+        while not self._poll(future):
+            if self._trampolines.interrupted:
+                self._trampolines.raise_interruption()
+            if self._moved:
+                # In a thread only fuel suspends it, and only so suspended does it read its fuel anew. An interval
+                # that is set while it is suspended by the epoch takes all of its fuel away.
+                check(set_yield_interval(self._context, _NO_INTERVAL))
+                self._moved = False
+            elif monotonic() >= self._slice_ends:
+                return None
+        self.future = 0
+        future_delete(future)
+        if self._trampolines.interrupted:
+            self._trampolines.raise_interruption()
+        if self._error or self._trap:
+            self._raise_fault()
+        if not self._wanted:
+            return 0
+        result = self._result
+        answer: int = result.of.i64 if result.kind == _I64 else result.of.i32
+        return answer
+
+    def span(self) -> tuple[int, int]:
+        if not self._memory_found:
+            self._memory_of[2] = self._linked.exports[MEMORY][0]
+            export_nth(*self._memory_of)
+            self._memory_found = True
+        return memory_data(self._context, self._memory) or 0, memory_size(self._context, self._memory)
+
+    def grow(self, pages: int) -> bool:
+        self.span()  # It has been found then.
+        return memory_grow(self._context, self._memory, pages)
+
+    def fuel_left(self) -> int:
+        if error := get_fuel(self._context, self._at_fuel):
+            check(error)
+        left: int = self._fuel.value
+        return left
+
+    def flag(self, export: str) -> bool:
+        found = self._linked.exports.get(export)
+        if found is None:
+            return False
+        self._export_of[2] = found[0]
+        export_nth(*self._export_of)
+        global_get(self._context, self._exported, self._at_result)
+        return bool(self._result.of.i32)
+
+    def abandon(self) -> None:
+        future, self.future = self.future, 0
+        if future:
+            future_delete(future)
 
     @sure_entry
-    def let_go(self, delete: Callable[[int], None] = store_delete) -> None:
+    def close(self) -> None:
+        self.let_go()
+        if self._error or self._trap:  # Of a call whose end nobody read.
+            forget_fault(self._error.value, self._trap.value)
+            self._error.value = self._trap.value = None
+        self._free.append(self)
+
+    @sure_entry
+    def let_go(self) -> None:
         """Deletes the future and the store, where there are any. Idempotent, and from any thread."""
         try:
             future, self.future = self.future, 0
@@ -147,184 +281,32 @@ class _Frame:
         finally:
             store, self.store = self.store, 0
             if store:
-                delete(store)
+                self._delete(store)
 
     __del__ = let_go
 
+    def _raise_fault(self) -> None:
+        error, trap = self._error.value, self._trap.value
+        self._error.value = self._trap.value = None
+        raise_fault(error, trap)
 
-class Frames:
-    """Frames that no call uses now. From any thread."""
 
-    __slots__ = ("_free",)
+class Fibers:
+    """Instances that no call uses now. From any thread."""
 
-    def __init__(self) -> None:
-        self._free: deque[_Frame] = deque()
+    __slots__ = ("_engine", "_free", "_trampolines")
 
-    def take(self) -> _Frame:
+    def __init__(self, engine: int, trampolines: Trampolines) -> None:
+        self._engine = engine
+        self._trampolines = trampolines
+        self._free: deque[FiberInstance] = deque()
+
+    def take(self) -> FiberInstance:
+        """One to be opened. When it is closed it is here again."""
         try:
             return self._free.pop()
         except IndexError:
-            return _Frame()
-
-    def give_back(self, frame: _Frame) -> None:
-        if frame.error or frame.trap:  # Of a call whose end nobody read.
-            forget_fault(frame.error.value, frame.trap.value)
-            frame.trap.value = frame.error.value = None
-        self._free.append(frame)
-
-
-class FiberInstance:
-    """An instance in a slot of the pool. The guest is left once ``slice_ends`` (of the monotonic clock) has passed,
-    until it is moved.
-    """
-
-    __slots__ = (
-        "_context",
-        "_found_memory",
-        "_frame",
-        "_frames",
-        "_linked",
-        "_moved",
-        "_poll",
-        "_slice_ends",
-        "_trampolines",
-        "_wanted",
-    )
-
-    def __init__(
-        self,
-        engine: int,
-        trampolines: Trampolines,
-        frames: Frames,
-        linked: Linked,
-        call_id: int,
-        limits: Limits,
-        slice_ends: float,
-    ) -> None:
-        _have_room()
-        self._linked = linked
-        self._trampolines = trampolines
-        self._frames = frames
-        self._frame = frame = frames.take()
-        self._poll: Callable[[int], bool] = future_poll
-        self._slice_ends = slice_ends
-        self._moved = False
-        """It has moved to a thread, and still is suspended again and again."""
-        self._wanted = 0
-        self._found_memory = False
-        given, begin = frame.new_store_of, frame.new_store
-        given[0], given[1] = engine, call_id
-        for frame.store in begin:
-            break
-        try:
-            self._context = context = equip(
-                frame.store,
-                call_id=call_id,
-                trampolines=trampolines,
-                fuel=limits.fuel,
-                memory_bytes=limits.memory_bytes,
-                table_elements=limits.table_elements,
-            )
-            check(set_yield_interval(context, FUEL_OF_A_POLL if linked.engine is None else ENGINE_FUEL_OF_A_POLL))
-        except BaseException:
-            self.close()
-            raise
-
-    def move(self) -> None:
-        self._poll = future_poll_in_thread
-        self._slice_ends = math.inf
-        self._moved = True
-
-    def instantiate(self) -> bool:
-        frame = self._frame
-        given, begin = frame.new_instance_of, frame.new_instance
-        given[0], given[1] = self._linked.address, self._context
-        for frame.future in begin:
-            break
-        return self.go_on()
-
-    def call(self, export: str, *arguments: int) -> bool:
-        frame, context = self._frame, self._context
-        place, self._wanted = self._linked.exports[export]
-        export_nth(context, frame.instance, place, frame.name, frame.length, frame.export)
-        if arguments:
-            frame.first.i32 = arguments[0]
-            if len(arguments) > 1:
-                frame.second.i32 = arguments[1]
-        given, begin = frame.new_call_of, frame.new_call
-        given[0], given[3], given[5] = context, len(arguments), self._wanted
-        for frame.future in begin:
-            break
-        return self.go_on()
-
-    def go_on(self) -> bool:
-        frame = self._frame
-        future = frame.future
-        while not self._poll(future):
-            if self._trampolines.interrupted:
-                self._trampolines.raise_interruption()
-            if self._moved:
-                # In a thread only fuel suspends it, and only so suspended does it read its fuel anew. An interval
-                # that is set while it is suspended by the epoch takes all of its fuel away.
-                check(set_yield_interval(self._context, 0))
-                self._moved = False
-            elif monotonic() >= self._slice_ends:
-                return False
-        frame.future = 0
-        future_delete(future)
-        if self._trampolines.interrupted:
-            self._trampolines.raise_interruption()
-        if frame.error or frame.trap:
-            error, trap = frame.error.value, frame.trap.value
-            frame.error.value = frame.trap.value = None
-            raise_fault(error, trap)
-        return True
-
-    def result(self) -> int:
-        if not self._wanted:
-            return 0
-        frame = self._frame
-        result: int = frame.result_of.i64 if frame.result_kind.kind == _I64 else frame.result_of.i32
-        return result
-
-    def span(self) -> tuple[int, int]:
-        frame, context = self._frame, self._context
-        if not self._found_memory:
-            export_nth(context, frame.instance, self._linked.exports[MEMORY][0], frame.name, frame.length, frame.memory)
-            self._found_memory = True
-        reference = frame.reference
-        return memory_data(context, reference) or 0, memory_size(context, reference)
-
-    def grow(self, pages: int) -> bool:
-        self.span()  # It has been found then.
-        return memory_grow(self._context, self._frame.reference, pages)
-
-    def fuel_left(self) -> int:
-        frame = self._frame
-        check(get_fuel(self._context, frame.fuel_at))
-        left: int = frame.fuel.value
-        return left
-
-    def flag(self, export: str) -> bool:
-        found = self._linked.exports.get(export)
-        if found is None:
-            return False
-        frame = self._frame
-        export_nth(self._context, frame.instance, found[0], frame.name, frame.length, frame.export)
-        global_get(self._context, frame.exported, frame.results)
-        return bool(frame.result_of.i32)
-
-    def abandon(self) -> None:
-        frame = self._frame
-        future, frame.future = frame.future, 0
-        if future:
-            future_delete(future)
-
-    @sure_entry
-    def close(self) -> None:
-        frame = self._frame
-        frame.let_go(store_delete if self._poll is future_poll else store_delete_in_thread)
-        self._frames.give_back(frame)
+            return FiberInstance(self._engine, self._trampolines, self._free)
 
 
 def _have_room(calls: int = 3) -> None:

@@ -46,7 +46,7 @@ _NAMES_AT_ONCE = 8 * 1024
 _MASK = 0xFFFF_FFFF
 
 # What the guest runs for, in this order. It may be left in each.
-_NEW, _INSTANTIATE, _INITIALIZE, _ALLOC, _CALL = range(5)
+_NEW, _INITIALIZE, _ALLOC, _CALL = range(4)
 _STAGES = ("", "instantiation", INITIALIZE, ALLOC, CALL)
 
 
@@ -163,9 +163,12 @@ class GuestCall:
         self._began = self._began or time.monotonic()
         self._ends_at = self._began + self._deadline_s
         self._call_id = call_id = runtime.enter(self)
-        self._instance = runtime.instance(
-            self._linked, call_id, self.state.limits, self.slice_ends if self._sliced else None
-        )
+        if self._sliced:
+            fiber = runtime.take_fiber()
+            fiber.open(self._linked, call_id, self.state.limits, self.slice_ends)
+            self._instance = fiber
+        else:
+            self._instance = runtime.own_stack(self._linked, call_id, self.state.limits)
 
     @sure_entry
     def _end(self) -> None:
@@ -190,43 +193,38 @@ class GuestCall:
         if stage == _NEW:
             if state.cancelled or self._deadline_s <= 0:
                 self.ask()
-        elif not instance.go_on():
-            return False
-        if stage < _INSTANTIATE:
-            self._stage = _INSTANTIATE
-            if not instance.instantiate():
-                return False
-        if stage < _INITIALIZE:
+            instance.instantiate()
             self._stage = _INITIALIZE
-            if (preparation := self._linked.preparation) is not None:
-                preparation.prepare(instance, state.limits)
-            if INITIALIZE in self._linked.exports and not instance.call(INITIALIZE):
-                return False
+            linked = self._linked
+            if linked.preparation is not None:
+                linked.preparation.prepare(instance, state.limits)
+            answered = instance.call(INITIALIZE) if INITIALIZE in linked.exports else 0
+        else:
+            answered = instance.go_on()
         size = len(state.seed)
-        if stage < _ALLOC:
-            self._stage = _ALLOC
-            if not instance.call(ALLOC, size):
-                return False
-        if stage < _CALL:
-            pointer = instance.result() & _MASK
+        if stage < _ALLOC and answered is not None:
+            self._stage = stage = _ALLOC
+            answered = instance.call(ALLOC, size)
+        if stage < _CALL and answered is not None:
+            pointer = answered & _MASK
             if pointer == 0:
                 raise out_of_memory("rho_alloc had no room for the request", limits=state.limits)
             ctypes.memmove(self._inside(instance, pointer, size, "rho_alloc"), state.seed, size)
             entry = self._linked.entry
             state.answering = entry == CALL
             self._stage = _CALL
-            if not instance.call(entry, pointer, size):
-                return False
+            answered = instance.call(entry, pointer, size)
+        if answered is None:
+            return False
         state.answering = False
-        self.answer = self._read(instance)
+        self.answer = self._read(instance, answered)
         return True
 
-    def _read(self, instance: GuestInstance) -> bytes:
+    def _read(self, instance: GuestInstance, packed: int) -> bytes:
         limits = self.state.limits
         # What host calls cost is not in the store's own fuel, which ends a guest by itself.
         if self.state.charged and self._spent(instance) > limits.fuel:
             raise GuestTrap("out_of_fuel", limit="fuel", value=limits.fuel)
-        packed = instance.result()
         pointer, length = packed >> 32 & _MASK, packed & _MASK
         if length == 0:
             raise CallFailed("bad_answer", "the answer is empty")
@@ -243,10 +241,11 @@ class GuestCall:
         if pointer + length > size:
             # It may have grown since; it never shrinks or moves (``memory_may_move`` of config.py).
             base, size = self._memory = instance.span()
-            try:
-                span(pointer, length, size)
-            except OutOfBounds as error:
-                raise CallFailed("bad_answer", f"{who} answered {error}") from None
+            if pointer + length > size:
+                try:
+                    span(pointer, length, size)
+                except OutOfBounds as error:
+                    raise CallFailed("bad_answer", f"{who} answered {error}") from None
         return base + pointer
 
     def _meant(self, fault: GuestFault) -> BaseException:
@@ -258,7 +257,7 @@ class GuestCall:
         interpreted = self._linked.preparation is not None
         if state.hurried and not interpreted and len(state.names) > _NAMES_AT_ONCE:
             return Elsewhere()  # Names are looked up one by one.
-        entered = self._stage > _INSTANTIATE
+        entered = self._stage != _NEW
         self.memory_refused = entered and instance.flag(GROW_REFUSED)
         return explain(
             fault,

@@ -44,24 +44,21 @@ _NUMBER_BYTES = {0: 4, 1: 8, 2: 4, 3: 8, 4: 16}
 class GuestInstance(Protocol):
     """One instance and its store. Used by one thread at a time; closed once, by whoever made it.
 
-    What runs the guest answers True once that is done. False says that the guest was left on its stack: then
-    :meth:`go_on`, when there is time again, is what it is asked next, or :meth:`abandon`.
+    What runs the guest answers what its function did, 0 where that answers nothing. None says that the guest was left
+    on its stack: then :meth:`go_on`, when there is time again, is what it is asked next, or :meth:`abandon`.
     """
 
-    def instantiate(self) -> bool:
+    def instantiate(self) -> None:
         """Raises :class:`GuestFault` if memories or tables are over the store's limits, or a segment does not fit."""
 
-    def call(self, export: str, *arguments: int) -> bool:
+    def call(self, export: str, *arguments: int) -> int | None:
         """Calls an exported function of the ABI with i32 arguments. Raises :class:`GuestFault`."""
 
-    def go_on(self) -> bool:
+    def go_on(self) -> int | None:
         """Goes on with what was left. Raises :class:`GuestFault`."""
 
     def abandon(self) -> None:
         """Forgets what was left: the guest never goes on."""
-
-    def result(self) -> int:
-        """What the last call answered, 0 where its function answers nothing."""
 
     def span(self) -> tuple[int, int]:
         """Where the guest's memory is now, and its size."""
@@ -88,7 +85,7 @@ class OwnStackInstance:
     Exports are looked up by name, as wasmtime's public API does: this is the way for every wasmtime.
     """
 
-    __slots__ = ("_context", "_instance", "_linked", "_memory", "_result", "_store", "_trampolines")
+    __slots__ = ("_context", "_instance", "_linked", "_memory", "_store", "_trampolines")
 
     def __init__(
         self, engine: wasmtime.Engine, linked: Linked, *, call_id: int, trampolines: Trampolines, limits: Limits
@@ -98,7 +95,6 @@ class OwnStackInstance:
         self._store = wasmtime.Store(engine)
         self._memory: Any = None
         self._instance = ffi.wasmtime_instance_t()
-        self._result = 0
         try:
             self._context = equip(
                 self._store.ptr(),
@@ -113,15 +109,14 @@ class OwnStackInstance:
             self.close()
             raise
 
-    def instantiate(self) -> bool:
+    def instantiate(self) -> None:
         trap = _P()
         error = _instantiate(self._linked.pre.ptr(), self._context, ctypes.byref(self._instance), ctypes.byref(trap))
         self._stands_still(error, trap.value)
         if (item := self._exported(MEMORY, _MEMORY)) is not None:
             self._memory = ctypes.byref(item.memory)
-        return True
 
-    def call(self, export: str, *arguments: int) -> bool:
+    def call(self, export: str, *arguments: int) -> int:
         item = self._exported(export, _FUNC)
         if item is None:
             raise LookupError(export)
@@ -135,19 +130,16 @@ class OwnStackInstance:
             self._context, ctypes.byref(item.func), given, len(given), results, len(results), ctypes.byref(trap)
         )
         self._stands_still(error, trap.value)
-        self._result = 0
-        if results:
-            self._result = results[0].of.i64 if results[0].kind == _I64 else results[0].of.i32
-        return True
+        if not results:
+            return 0
+        answer: int = results[0].of.i64 if results[0].kind == _I64 else results[0].of.i32
+        return answer
 
-    def go_on(self) -> bool:
-        return True
+    def go_on(self) -> int:
+        raise AssertionError("a guest on its thread's own stack is never left")
 
     def abandon(self) -> None:
         return
-
-    def result(self) -> int:
-        return self._result
 
     def span(self) -> tuple[int, int]:
         return memory_data(self._context, self._memory) or 0, memory_size(self._context, self._memory)

@@ -96,8 +96,8 @@ class LoadCall(GuestCall):
         linked = engine.linked.over(self._before, entry=LOAD)
         super().__init__(linked.owner, linked, CallState(limits=limits), deadline_ms=limits.deadline_ms)
 
-    def _read(self, instance: GuestInstance) -> bytes:
-        reply = super()._read(instance)
+    def _read(self, instance: GuestInstance, packed: int) -> bytes:
+        reply = super()._read(instance, packed)
         if (changed := self._before.changed(instance)) is not None:
             raise CallFailed("bad_answer", f"loading the source changed {changed}, which no image can hold")
         base, size = instance.span()

@@ -34,11 +34,11 @@ class Preparation(Protocol):
 class Linked:
     """Native code with its imports resolved.
 
-    ``exports`` says which of the exports that the host uses are there, at which place each stands and how many results
-    it has: what is looked up once is not looked up at each call.
+    ``exports`` says which of the exports that the host uses are there, at which place each stands (as ctypes takes it)
+    and how many results it has: what is looked up once is not looked up at each call.
     """
 
-    __slots__ = ("_module", "address", "engine", "entry", "exports", "file", "overruns", "owner", "pre", "preparation")
+    __slots__ = ("_module", "argument", "engine", "entry", "exports", "file", "overruns", "owner", "pre", "preparation")
 
     def __init__(
         self,
@@ -53,9 +53,11 @@ class Linked:
         """What it was linked by, and can be run by; nothing else."""
         self._module = module
         self.pre = pre
-        self.address = ctypes.cast(pre.ptr(), ctypes.c_void_p).value
-        """Of ``pre``, for calls of C."""
-        self.exports = {name: (place, _RESULTS.get(name, 0)) for name, place in exports.items()}
+        self.argument: Any = ctypes.c_void_p.from_param(ctypes.cast(pre.ptr(), ctypes.c_void_p).value)
+        """``pre``, as ctypes takes it."""
+        self.exports: dict[str, tuple[Any, int]] = {
+            name: (ctypes.c_size_t.from_param(place), _RESULTS.get(name, 0)) for name, place in exports.items()
+        }
         self.entry = CALL
         """The export that takes the request."""
         self.preparation: Preparation | None = None
@@ -69,7 +71,7 @@ class Linked:
     def over(self, preparation: Preparation, *, entry: str = CALL, overruns: int = 0) -> Linked:
         """The same code, prepared so before each call. It lives as long as this does, and is not closed by itself."""
         other = Linked.__new__(Linked)
-        other.owner, other.pre, other.address, other.exports = self.owner, self.pre, self.address, self.exports
+        other.owner, other.pre, other.argument, other.exports = self.owner, self.pre, self.argument, self.exports
         other._module, other.file, other.engine = self._module, None, self
         other.entry, other.preparation, other.overruns = entry, preparation, overruns
         return other

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import sys
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import wasmtime
 
@@ -21,19 +21,32 @@ from rho_wasm.sandbox.config import EngineConfig
 
 __all__ = [
     "FIBER_EXTRA_BYTES",
+    "Argument",
     "Pool",
     "export_nth",
     "func_call_async",
     "future_delete",
     "future_poll",
     "future_poll_in_thread",
+    "get_fuel",
     "global_get",
-    "instantiate_async",
+    "i64",
+    "instantiate",
     "make_native_engine",
+    "memory_data",
+    "memory_size",
+    "on_epoch",
+    "pointer",
+    "set_epoch",
+    "set_fuel",
+    "set_limits",
     "set_yield_interval",
+    "size",
+    "store_context",
     "store_delete",
     "store_delete_in_thread",
     "store_new",
+    "u64",
 ]
 
 FIBER_EXTRA_BYTES = 4 * 1024 * 1024
@@ -48,20 +61,45 @@ _GIB = 1024 * 1024 * 1024
 _P = ctypes.c_void_p
 _SIZE = ctypes.c_size_t
 
-export_nth = prototype(SHORT, "wasmtime_instance_export_nth", ctypes.c_bool, _P, _P, _SIZE, _P, _P, _P)
-func_call_async = prototype(SHORT, "wasmtime_func_call_async", _P, _P, _P, _P, _SIZE, _P, _SIZE, _P, _P)
+Argument: TypeAlias = Any
+"""What ctypes hands to C as it is, made once for many calls: by the four below, or by ``ctypes.byref``."""
+pointer, size = _P.from_param, _SIZE.from_param
+i64, u64 = ctypes.c_int64.from_param, ctypes.c_uint64.from_param
+
+
+def _bare(name: str, result: Any) -> Any:
+    """A function of C that is called with nothing but :data:`Argument`: converting one takes as long as most of them.
+
+    Its parameters in C are the comment beside it.
+    """
+    function = SHORT[name]
+    function.restype = result
+    return function
+
+
+export_nth = _bare("wasmtime_instance_export_nth", ctypes.c_bool)  # context, instance, size, name, length, extern
+func_call_async = _bare("wasmtime_func_call_async", _P)  # context, func, values, size, values, size, trap, error
+get_fuel = _bare("wasmtime_context_get_fuel", _P)  # context, u64
+global_get = _bare("wasmtime_global_get", None)  # context, global, value
+instantiate = _bare("wasmtime_instance_pre_instantiate", _P)  # pre, context, instance, trap
+memory_data = _bare("wasmtime_memory_data", _P)  # context, memory
+memory_size = _bare("wasmtime_memory_data_size", _SIZE)  # context, memory
+on_epoch = _bare("wasmtime_store_epoch_deadline_callback", None)  # store, callback, data, finalizer
+set_epoch = _bare("wasmtime_context_set_epoch_deadline", None)  # context, u64
+set_fuel = _bare("wasmtime_context_set_fuel", _P)  # context, u64
+set_limits = _bare("wasmtime_store_limiter", None)  # store, five of i64
+set_yield_interval = _bare("wasmtime_context_fuel_async_yield_interval", _P)  # context, u64
+store_context = _bare("wasmtime_store_context", _P)  # store
+store_new = _bare("wasmtime_store_new", _P)  # engine, data, finalizer
+
 future_delete = prototype(SHORT, "wasmtime_call_future_delete", None, _P)
 # A poll of the event loop ends within a slice. It keeps the interpreter lock, because with busy threads around each
 # letting go would cost up to 5 ms; one in a thread may last as long as the call.
 future_poll = prototype(SHORT, "wasmtime_call_future_poll", ctypes.c_bool, _P)
 future_poll_in_thread = prototype(LONG, "wasmtime_call_future_poll", ctypes.c_bool, _P)
-global_get = prototype(SHORT, "wasmtime_global_get", None, _P, _P, _P)
-instantiate_async = prototype(SHORT, "wasmtime_instance_pre_instantiate_async", _P, _P, _P, _P, _P, _P)
-set_yield_interval = prototype(SHORT, "wasmtime_context_fuel_async_yield_interval", _P, _P, ctypes.c_uint64)
 # Giving back 64 MiB that a guest touched takes up to 20 ms: not with the interpreter lock.
 store_delete = prototype(SHORT, "wasmtime_store_delete", None, _P)
 store_delete_in_thread = prototype(LONG, "wasmtime_store_delete", None, _P)
-store_new = prototype(SHORT, "wasmtime_store_new", _P, _P, _P, _P)
 
 _set_async_stack = prototype(SHORT, "wasmtime_config_async_stack_size_set", None, _P, _SIZE)
 

@@ -6,8 +6,8 @@ import ctypes
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from functools import partial
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import wasmtime
 
@@ -26,13 +26,16 @@ from rho_wasm.sandbox.capi import Trampolines, make_engine, raise_epoch
 from rho_wasm.sandbox.config import EngineConfig, guest_config, interpreter_config
 from rho_wasm.sandbox.entry import sure_entry
 from rho_wasm.sandbox.guest_call import MAX_TICKS, GuestCall
-from rho_wasm.sandbox.instance import GuestInstance, OwnStackInstance
+from rho_wasm.sandbox.instance import OwnStackInstance
 from rho_wasm.sandbox.module import Linked
 from rho_wasm.sandbox.sealed import SealedFile
 from rho_wasm.sandbox.signals import FaultGuard, enable_before_engine, wasmtime_answers
 from rho_wasm.sandbox.ticker import Ticker, TickerKind
 from rho_wasm.sandbox.watch import GROW_REFUSED
 from rho_wasm.sandbox.ways import Way
+
+if TYPE_CHECKING:
+    from rho_wasm.sandbox.fiber import FiberInstance, Fibers
 
 __all__ = ["Runtime"]
 
@@ -83,7 +86,7 @@ class Runtime:
                 results=function.results,
                 index=index,
             )
-        self._fibers = self._fiber_maker() if way == "native" else None
+        self._fibers = self._make_fibers() if way == "native" else None
         self._ids = itertools.count(1)
         self._calls: dict[int, GuestCall] = {}
         self._closed = False
@@ -107,12 +110,14 @@ class Runtime:
         file = native if isinstance(native, SealedFile) else None
         return Linked(module, self._linker.instantiate_pre(module), places, owner=self, file=file)
 
-    def instance(self, linked: Linked, call_id: int, limits: Limits, slice_ends: float | None) -> GuestInstance:
-        """A store for one call. ``slice_ends`` is None for one on its thread's own stack."""
-        if slice_ends is None:
-            return OwnStackInstance(self.engine, linked, call_id=call_id, trampolines=self.trampolines, limits=limits)
+    def take_fiber(self) -> FiberInstance:
+        """An instance that a guest can be left in, to be opened for one call. Only the native way has those."""
         assert self._fibers is not None, "only the native way leaves a guest on its stack"
-        return self._fibers(linked, call_id, limits, slice_ends)
+        return self._fibers.take()
+
+    def own_stack(self, linked: Linked, call_id: int, limits: Limits) -> OwnStackInstance:
+        """An instance on the stack of whatever thread calls it."""
+        return OwnStackInstance(self.engine, linked, call_id=call_id, trampolines=self.trampolines, limits=limits)
 
     def ticking(self) -> AbstractContextManager[None]:
         """The epoch moves on inside: whatever runs longer than a slice runs inside."""
@@ -159,13 +164,12 @@ class Runtime:
             self.ticker.close()
             self._let_go()
 
-    def _fiber_maker(self) -> Callable[[Linked, int, Limits, float], GuestInstance]:
-        from rho_wasm.sandbox.fiber import FiberInstance, Frames
+    def _make_fibers(self) -> Fibers:
+        from rho_wasm.sandbox.fiber import Fibers
 
-        frames = Frames()
         engine = ctypes.cast(self.engine.ptr(), ctypes.c_void_p).value
         assert engine is not None, "an engine is somewhere"
-        return partial(FiberInstance, engine, self.trampolines, frames)
+        return Fibers(engine, self.trampolines)
 
 
 def _make(

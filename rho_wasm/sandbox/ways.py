@@ -33,7 +33,7 @@ _NEEDED = (
     "wasmtime_context_fuel_async_yield_interval",
     "wasmtime_func_call_async",
     "wasmtime_instance_export_nth",
-    "wasmtime_instance_pre_instantiate_async",
+    "wasmtime_instance_pre_instantiate",
     "wasmtime_pooling_allocation_strategy_set",
 )
 _SIZES = {"wasmtime_extern_t": 32, "wasmtime_func_t": 16, "wasmtime_instance_t": 16, "wasmtime_val_t": 32}

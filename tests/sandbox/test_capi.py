@@ -66,22 +66,16 @@ class Guest:
             linked = self._linked(text)
             return OwnStackInstance(self.engine, linked, call_id=7, trampolines=self.trampolines, limits=limits)
         from rho_wasm.sandbox.engines import give_back_engine, lent_engine
-        from rho_wasm.sandbox.fiber import FiberInstance, Frames
+        from rho_wasm.sandbox.fiber import Fibers
         from rho_wasm.sandbox.native import Pool
 
         pool = Pool.of(HostLimits())
         self.engine = lent_engine(CONFIG, pool)
         self._let_go = lambda: give_back_engine(self.engine, CONFIG, pool)
         linked = self._linked(text)
-        return FiberInstance(
-            ctypes.cast(self.engine.ptr(), ctypes.c_void_p).value or 0,
-            self.trampolines,
-            Frames(),
-            linked,
-            7,
-            limits,
-            math.inf,
-        )
+        fiber = Fibers(ctypes.cast(self.engine.ptr(), ctypes.c_void_p).value or 0, self.trampolines).take()
+        fiber.open(linked, 7, limits, math.inf)
+        return fiber
 
     def close(self) -> None:
         self.instance.close()
@@ -95,18 +89,14 @@ class Guest:
         return Linked(module, linker.instantiate_pre(module), places)
 
     def instantiate(self) -> None:
-        """To its end: without slices a guest is left only where fuel suspends it."""
-        if not self.instance.instantiate():
-            self._go_on()
-
-    def _go_on(self) -> None:
-        while not self.instance.go_on():
-            pass
+        self.instance.instantiate()
 
     def call(self, name: str, *arguments: int) -> int:
-        if not self.instance.call(name, *arguments):
-            self._go_on()
-        return self.instance.result()
+        """To its end: without slices a guest is left only where fuel suspends it."""
+        answered = self.instance.call(name, *arguments)
+        while answered is None:
+            answered = self.instance.go_on()
+        return answered
 
 
 KNOWN = {*EXPORT_TYPES, "memory", "flag"}

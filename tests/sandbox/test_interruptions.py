@@ -60,7 +60,7 @@ def test_what_is_raised_anywhere_in_a_call_reaches_its_caller_and_the_sandbox_se
         assert {"FiberInstance.go_on", "GuestCall.go_on", "Sandbox.call"} <= {*found["places"]}
     if (way, guest) == ("native", "short"):
         assert {"Trampolines._host", "Runtime.epoch", "GuestCall.host_call", "GuestCall.ask"} <= {*found["places"]}
-        assert {"GuestCall._end", "_Frame.let_go", "Frames.give_back", "Slots.take_now"} <= {*found["places"]}
+        assert {"GuestCall._end", "FiberInstance.let_go", "FiberInstance.close", "Slots.take_now"} <= {*found["places"]}
     if way == "process":
         assert found["workers"] == 1
         # On the way to a worker that is there or is started, where it is heard, and where it is answered.
