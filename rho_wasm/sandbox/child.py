@@ -41,6 +41,8 @@ class Confinement:
     """Files and folders that it may read and execute. Holds where the kernel has Landlock."""
     write: tuple[str, ...] | None = None
     """Files and folders that it may also write. The same."""
+    one_session: bool = False
+    """No process of it can leave its session, and so outlive it. Holds on Linux on x86-64 and aarch64."""
 
     def as_json(self) -> str:
         """What confine.py reads."""
@@ -51,6 +53,7 @@ class Confinement:
                 "file_bytes": self.file_bytes,
                 "read": self.read,
                 "write": self.write,
+                "one_session": self.one_session,
             }
         )
 

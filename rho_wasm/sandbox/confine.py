@@ -10,6 +10,7 @@ Where the kernel has no Landlock the limits still hold; :func:`landlock_version`
 from __future__ import annotations
 
 import ctypes
+import errno
 import json
 import os
 import resource
@@ -34,13 +35,23 @@ _SCOPES = 0b11  # abstract sockets and signals, version 6
 
 _PR_SET_NO_NEW_PRIVS = 38
 
+# include/uapi/linux/seccomp.h, filter.h and audit.h; for each machine its architecture and the numbers of setsid and
+# setpgid.
+_PR_SET_SECCOMP, _FILTER_MODE = 22, 2
+_LOAD, _IF_EQUAL, _IF_AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
+_ALLOWED, _REFUSED = 0x7FFF0000, 0x00050000 | errno.EPERM
+_X32 = 0x40000000
+_SESSION_CALLS = {"x86_64": (0xC000003E, 112, 109), "aarch64": (0xC00000B7, 157, 154)}
+
 
 def apply(limits: Mapping[str, Any]) -> None:
     """Confines this process and what it starts, for good.
 
     ``cpu_ms``: CPU time, ended by SIGPROF at the millisecond and by SIGXCPU at the second after. ``memory_bytes``:
     address space (not on macOS). ``file_bytes``: the largest file that it may write. ``read``: paths to read and
-    execute, None for all. ``write``: paths to write too, None for all. Each key may be missing: not limited then.
+    execute, None for all. ``write``: paths to write too, None for all. ``one_session``: no process can make a session
+    or a group of its own. Each key may be missing: not limited then.
+
     Raises OSError where the kernel has a limit but will not set it.
     """
     # PR_SET_PDEATHSIG would end the child with the *thread* that started it, and trio's threads end when idle.
@@ -59,6 +70,8 @@ def apply(limits: Mapping[str, Any]) -> None:
     read, write = limits.get("read"), limits.get("write")
     if read is not None or write is not None:
         _landlock(["/"] if read is None else read, ["/"] if write is None else write)
+    if limits.get("one_session"):
+        _stay_in_session()
 
 
 def _lower(number: int, soft: int, hard: int) -> None:
@@ -118,6 +131,31 @@ def _allow(libc: Any, ruleset: int, path: str, rights: int) -> None:
         _checked(libc.syscall(_ADD_RULE, ruleset, _PATH_BENEATH, rule, 0))
     finally:
         os.close(folder)
+
+
+def _stay_in_session() -> None:
+    """Whoever kills the process group then kills all that came of this process."""
+    known = _SESSION_CALLS.get(os.uname().machine) if sys.platform == "linux" else None
+    if known is None:
+        return
+    architecture, *calls = known
+    refuse = 5 + len(calls)
+    program = [
+        # Another architecture's calls, and x32's, have other numbers for the same: no compiler makes any.
+        (_LOAD, 0, 0, 4),
+        (_IF_EQUAL, 0, refuse - 2, architecture),
+        (_LOAD, 0, 0, 0),
+        (_IF_AT_LEAST, refuse - 4, 0, _X32),
+        *((_IF_EQUAL, refuse - place - 1, 0, number) for place, number in enumerate(calls, start=4)),
+        (_RETURN, 0, 0, _ALLOWED),
+        (_RETURN, 0, 0, _REFUSED),
+    ]
+    code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *each) for each in program))
+    filter_program = struct.pack("@HP", len(program), ctypes.addressof(code))
+    libc = _libc()
+    _checked(libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+    if libc.prctl(_PR_SET_SECCOMP, _FILTER_MODE, filter_program) != 0 and ctypes.get_errno() != errno.EINVAL:
+        raise OSError(ctypes.get_errno(), "the kernel has system call filters but will not set one")
 
 
 def _main() -> None:

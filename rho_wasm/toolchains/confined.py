@@ -10,10 +10,9 @@ for authors whom the host trusts with that much.
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -64,7 +63,29 @@ def _new_folder() -> Path:
 
 
 def _remove(folder: Path) -> None:
-    shutil.rmtree(folder, True)
+    """Removes all of it, however deep it is and whatever rights what ran there left behind."""
+    token, made = os.urandom(8).hex(), 0
+    with suppress(OSError):
+        while folders := _without_files(folder):
+            for each in folders:
+                for inner in _without_files(each):
+                    # Brought up to the top: a path that goes on growing would become too long to be named.
+                    made += 1
+                    inner.chmod(0o700)
+                    inner.rename(folder / f"{token}-{made}")
+                each.rmdir()
+        folder.rmdir()
+
+
+def _without_files(folder: Path) -> list[Path]:
+    """Deletes what is in ``folder``, except for the folders, which it answers."""
+    folder.chmod(0o700)
+    with os.scandir(folder) as entries:
+        found = [(Path(entry.path), entry.is_dir(follow_symlinks=False)) for entry in entries]
+    for path, is_folder in found:
+        if not is_folder:
+            path.unlink()
+    return [path for path, is_folder in found if is_folder]
 
 
 async def run_confined(
@@ -86,14 +107,15 @@ async def run_confined(
     ``native`` takes the bounds of large compilers (``BuildLimits.native_...``). ``file_bytes`` bounds one file where a
     toolchain writes larger ones than a module is; None is ``BuildLimits.file_bytes``. An ``outcome`` whose reason is
     ``output`` wrote more in all than ``BuildLimits.folder_bytes`` or ``folder_files``, or more on standard output than
-    ``message_bytes``. No number of processes is bounded, because the kernel counts all of a user's together; all of
-    them end with the program.
+    ``message_bytes``. No number of processes is bounded, because the kernel counts all of a user's together; none can
+    leave the program's session, so all of them end with it.
 
     Raises :class:`BuildError` (``confinement_missing``), and OSError if it cannot be started.
     """
     require_confinement(landlock_version(), language=language, trusted=trusted)
     wall_seconds = limits.native_wall_seconds if native else limits.wall_seconds
     outcome: ChildOutcome | None = None
+    not_started: OSError | None = None
     filled = False
 
     async def watch() -> None:
@@ -106,22 +128,28 @@ async def run_confined(
 
     async with anyio.create_task_group() as group:
         group.start_soon(watch)
-        outcome = await run_child(
-            argv,
-            confinement=Confinement(
-                cpu_seconds=limits.native_cpu_seconds if native else limits.cpu_seconds,
-                memory_bytes=limits.native_memory_bytes if native else limits.memory_bytes,
-                file_bytes=limits.file_bytes if file_bytes is None else file_bytes,
-                read=tuple(str(path) for path in read),
-                write=(str(folder), *(str(path) for path in write)),
-            ),
-            wall_seconds=wall_seconds,
-            max_output_bytes=limits.message_bytes,
-            max_error_bytes=limits.message_bytes,
-            cwd=folder,
-            env=environment,
-        )
+        try:
+            outcome = await run_child(
+                argv,
+                confinement=Confinement(
+                    cpu_seconds=limits.native_cpu_seconds if native else limits.cpu_seconds,
+                    memory_bytes=limits.native_memory_bytes if native else limits.memory_bytes,
+                    file_bytes=limits.file_bytes if file_bytes is None else file_bytes,
+                    read=tuple(str(path) for path in read),
+                    write=(str(folder), *(str(path) for path in write)),
+                    one_session=True,
+                ),
+                wall_seconds=wall_seconds,
+                max_output_bytes=limits.message_bytes,
+                max_error_bytes=limits.message_bytes,
+                cwd=folder,
+                env=environment,
+            )
+        except OSError as error:
+            not_started = error
         group.cancel_scope.cancel()
+    if not_started is not None:
+        raise not_started
     if outcome is None or filled:
         return ChildOutcome(returncode=-9, signal=9, stdout=b"", stderr=b"", reason="output")
     if await anyio.to_thread.run_sync(_is_over, folder, limits):
@@ -144,6 +172,8 @@ def _is_over(folder: Path, limits: BuildLimits) -> bool:
                         size += entry.stat(follow_symlinks=False).st_blocks * 512
                     if size > limits.folder_bytes or count > limits.folder_files:
                         return True
-        except OSError:
+        except FileNotFoundError:
             continue  # It was removed meanwhile.
+        except OSError:
+            return True  # Nobody can say how much there is: the path is too long, or the folder was closed to us.
     return False
