@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 
 from rho_wasm.errors import Diagnostic
 from rho_wasm.untrusted import inert
 
-__all__ = ["from_clang", "from_wat"]
+__all__ = ["from_clang", "from_go", "from_wat"]
 
 _MESSAGE_CHARS = 500
 _NAME_CHARS = 128
@@ -29,6 +30,11 @@ _NO_ASSEMBLY = "GNU-style inline assembly is disabled"
 # In quotes a path may have spaces. Outside, a slash after a word or a dot divides, or is of a relative path.
 _FOLDERS = re.compile(r"""(?<=['"])/[^'"]*/|(?<![\w./])/\w[^\s'"]*/""")
 _WAT_PLACE = re.compile(r"^\s*--> <anon>:(?P<line>\d{1,10}):(?P<column>\d{1,10})$", re.MULTILINE)
+
+_GO_LOCATED = re.compile(r"(?P<file>[^:\t]{1,4096}):(?P<line>\d{1,10})(?::(?P<column>\d{1,10}))?: (?P<message>.*)")
+# What the command, the linker and the loader of packages say of no one place.
+_GO_UNLOCATED = re.compile(r"(?:go: |\S{0,4096}/link: |(?=found packages |package |-buildmode=))(?P<message>.*)")
+_GO_MODULES = re.compile(r"no required module provides package (?P<name>[^;]*)")
 
 _RANK = {"error": 0, "warning": 1, "note": 2}
 
@@ -73,6 +79,41 @@ def _explained(message: str) -> str:
         return f"{name} is not defined anywhere: there is no C library, only what rho.h and this source have"
     if message == _NO_ASSEMBLY:
         return "inline assembly is refused: say it in C, or with a __builtin_ function of the compiler"
+    return inert(_FOLDERS.sub("", message), limit=_MESSAGE_CHARS)
+
+
+def from_go(text: str, *, start: str, limit: int) -> tuple[Diagnostic, ...]:
+    """The messages of ``go build`` in ``text``, at most ``limit``, in their order.
+
+    ``start`` is the file that the toolchain adds, which no author has seen.
+    """
+    found: list[Diagnostic] = []
+    for line in text.splitlines():
+        if line.startswith("\t") and found:
+            # What was found and what was wanted, say, stands on lines of its own.
+            message = inert(f"{found[-1].message}; {_FOLDERS.sub('', line.strip())}", limit=_MESSAGE_CHARS)
+            found[-1] = replace(found[-1], message=message)
+        elif (located := _GO_LOCATED.fullmatch(line)) is not None:
+            found.append(_in_go(located, start))
+        elif (unlocated := _GO_UNLOCATED.fullmatch(line)) is not None:
+            found.append(Diagnostic(_said_by_go(unlocated["message"])))
+    return tuple(dict.fromkeys(found))[:limit]
+
+
+def _in_go(match: re.Match[str], start: str) -> Diagnostic:
+    # A file of a folder in the project is told with its folders.
+    file = match["file"].removeprefix("./")
+    shown = inert(file, limit=_NAME_CHARS) if not file.startswith("/") else _basename(file, {})
+    if shown == start and "undefined: main" in match["message"]:
+        return Diagnostic("main is not defined: declare the tools in func main()")
+    column = _number(match["column"]) if match["column"] is not None else None
+    return Diagnostic(_said_by_go(match["message"]), file=shown, line=_number(match["line"]), column=column)
+
+
+def _said_by_go(message: str) -> str:
+    if (missing := _GO_MODULES.match(message)) is not None:
+        name = inert(missing["name"], limit=_NAME_CHARS)
+        return f"the module of {name} is not here: a guest has the standard library, rho, and its own folders"
     return inert(_FOLDERS.sub("", message), limit=_MESSAGE_CHARS)
 
 

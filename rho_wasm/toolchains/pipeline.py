@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,8 +23,9 @@ from rho_wasm.toolchains.binary_reader import read_module
 from rho_wasm.toolchains.c import compile_c
 from rho_wasm.toolchains.declared import declared_manifest, without_declaration
 from rho_wasm.toolchains.engines.shelf import EngineShelf
-from rho_wasm.toolchains.engines.spec import Progress
+from rho_wasm.toolchains.engines.spec import Progress, engine_for
 from rho_wasm.toolchains.files import read_bounded
+from rho_wasm.toolchains.go import compile_go
 from rho_wasm.toolchains.image_builder import INTERPRETED, ImageBuilder
 from rho_wasm.toolchains.limits import BuildLimits
 from rho_wasm.toolchains.module_edits import stub_imports
@@ -35,7 +36,7 @@ from rho_wasm.toolchains.toolchain import Toolchain
 from rho_wasm.toolchains.wat import compile_wat
 from rho_wasm.untrusted import inert
 
-__all__ = ["build", "language_of", "languages"]
+__all__ = ["build", "language_of", "languages", "missing"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,8 @@ class _Language:
     """Its runtime imports more of WASI than a guest is given: what it has no use for becomes stubs."""
     snapshot: bool = False
     """Its guests are snapshotted unless that is refused: their start takes long."""
+    find: Callable[[], object] | None = None
+    """Finds what it needs beside this package, and raises :class:`BuildError` where that is not there. Quick."""
 
 
 def languages() -> Mapping[str, str]:
@@ -59,7 +62,25 @@ def _compiled() -> dict[str, _Language]:
     return {
         "c": _Language(".c", compile_c),
         "wat": _Language(".wat", compile_wat),
+        "go": _Language(".go", compile_go, ("go.mod", ".txt", ".json", ".csv", ".html"), runtime=True, snapshot=True),
     }
+
+
+def missing(language: str) -> BuildError | None:
+    """Why nothing can be built in ``language`` here, with what to do in ``hint``; None where something can.
+
+    An interpreted language whose engine is still to be made counts as one that can. Raises :class:`BuildError`
+    (``language_unknown``).
+    """
+    name = _choose(None, language)
+    try:
+        if name in INTERPRETED:
+            engine_for(name).read()
+        elif (find := _compiled()[name].find) is not None:
+            find()
+    except BuildError as error:
+        return error
+    return None
 
 
 async def build(
@@ -89,8 +110,8 @@ async def build(
     to the language.
 
     Sources in Python, JavaScript and TypeScript declare their tools themselves. They are loaded by an engine of
-    ``engines`` (the default shelf), which is made if it is not there: that takes up to a minute, and ``progress``
-    hears of it. To build several keep an :class:`ImageBuilder` open: a build then takes milliseconds. ``standalone``
+    ``engines`` (the default shelf), which is made if it is not there: that takes up to a minute. ``progress`` hears of
+    it, and of the stages of a compiled build. To build several keep an :class:`ImageBuilder` open: a build then takes milliseconds. ``standalone``
     joins what they become with the engine, into one large module that needs no engine on its host.
 
     Raises :class:`BuildError`, whose ``diagnostics`` have file, line and column (reasons ``build_failed``,
@@ -121,7 +142,12 @@ async def build(
         snapshot=snapshot,
         limits=limits or BuildLimits(),
         host_limits=host_limits or HostLimits(),
+        tell=progress or _nobody,
     )
+
+
+def _nobody(stage: str, fraction: float) -> None:
+    """Hears of a build that nobody waits for."""
 
 
 async def _compile(
@@ -134,10 +160,12 @@ async def _compile(
     snapshot: bool | None,
     limits: BuildLimits,
     host_limits: HostLimits,
+    tell: Progress,
 ) -> Artifact:
     language = _compiled()[name]
     project = await _read_project(source, path, language, name=name, limits=limits)
     given = await _read_manifest(manifest, path, project, name=name, limits=host_limits)
+    tell("compiling", 0.0)
     try:
         built = await language.compile(project, limits=limits, trusted=trusted)
     except OSError as error:
@@ -146,14 +174,17 @@ async def _compile(
         raise BuildError(name, [Diagnostic(why)], reason="build_unavailable", hint=hint) from error
     wasm = await anyio.to_thread.run_sync(_stubbed, built.wasm) if language.runtime else built.wasm
     if given is None:
+        tell("asking it for its tools", 0.7)
         wasm, given = await declared_manifest(wasm, language=name, file=project.name, limits=host_limits)
     else:
         wasm = await anyio.to_thread.run_sync(without_declaration, wasm)
     if given is None:
         raise _undeclared(name, project.name)
     if language.snapshot if snapshot is None else snapshot:
+        tell("starting it once", 0.8)
         wasm = await _initialised(wasm, name=name)
     wasm = embed(wasm, given)
+    tell("checking it", 0.9)
     await _check(wasm, host_limits)
     return Artifact.built(wasm, source=project.reviewed, language=name, toolchain=built.toolchain, log=built.log)
 

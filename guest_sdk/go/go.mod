@@ -1,0 +1,3 @@
+module rho
+
+go 1.25
