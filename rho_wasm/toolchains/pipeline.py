@@ -60,7 +60,7 @@ def languages() -> Mapping[str, str]:
 
 def _compiled() -> dict[str, _Language]:
     return {
-        "c": _Language(".c", compile_c),
+        "c": _Language(".c", compile_c, others=(".h",)),
         "wat": _Language(".wat", compile_wat),
         "go": _Language(".go", compile_go, ("go.mod", ".txt", ".json", ".csv", ".html"), runtime=True, snapshot=True),
     }
@@ -110,9 +110,10 @@ async def build(
     to the language.
 
     Sources in Python, JavaScript and TypeScript declare their tools themselves. They are loaded by an engine of
-    ``engines`` (the default shelf), which is made if it is not there: that takes up to a minute. ``progress`` hears of
-    it, and of the stages of a compiled build. To build several keep an :class:`ImageBuilder` open: a build then takes milliseconds. ``standalone``
-    joins what they become with the engine, into one large module that needs no engine on its host.
+    ``engines`` (the default shelf), which is made if it is not there: that takes up to a minute. To build several keep
+    an :class:`ImageBuilder` open: a build then takes milliseconds. ``standalone`` joins what they become with the
+    engine, into one large module that needs no engine on its host. ``progress`` hears of an engine that is made, and of
+    the stages of a compiled build.
 
     Raises :class:`BuildError`, whose ``diagnostics`` have file, line and column (reasons ``build_failed``,
     ``build_timeout``, ``build_memory``, ``build_too_large``, ``build_crashed``, ``build_unavailable``,
