@@ -15,7 +15,7 @@ import pytest
 from rho_wasm.errors import BuildError
 from rho_wasm.sandbox.child import Confinement, run_child
 from rho_wasm.sandbox.confine import landlock_version
-from rho_wasm.toolchains import BuildLimits, c
+from rho_wasm.toolchains import BuildLimits, c, c_clang
 from rho_wasm.toolchains.c import compile_c
 from rho_wasm.toolchains.project import Project
 from tests.toolchains.conftest import MINIMAL_C
@@ -67,7 +67,7 @@ def secret(tmp_path: Path) -> Path:
 @pytest.fixture
 def assembler(monkeypatch: pytest.MonkeyPatch) -> None:
     """The compiler as it would be if it could be made to take inline assembly."""
-    monkeypatch.setattr(c, "_CLANG", tuple(flag for flag in c._CLANG if flag != "-fno-gnu-inline-asm"))
+    monkeypatch.setattr(c_clang, "CLANG", tuple(flag for flag in c_clang.CLANG if flag != "-fno-gnu-inline-asm"))
 
 
 async def outcome(source: str) -> str:
@@ -126,8 +126,8 @@ async def test_inline_assembly_is_refused_wherever_it_stands(way: str) -> None:
     [
         "void f(void) { __asm { nop } }",
         "void f(void) { __asm nop }",
-        'register int x __asm__("a\\n.incbin \\"overlay.json\\"");',
-        '__asm__(u8".incbin \\"overlay.json\\"");',
+        'register int x __asm__("a\\n.incbin \\".overlay.json\\"");',
+        '__asm__(u8".incbin \\".overlay.json\\"");',
     ],
 )
 async def test_other_forms_of_assembly_are_no_c_here(source: str) -> None:
@@ -135,7 +135,7 @@ async def test_other_forms_of_assembly_are_no_c_here(source: str) -> None:
 
 
 async def test_names_of_symbols_and_sections_are_no_assembler_text() -> None:
-    incbin = '"x\\n.incbin \\"overlay.json\\"\\n"'
+    incbin = '"x\\n.incbin \\".overlay.json\\"\\n"'
     named = f"int named(void) __asm__({incbin});\n"
     named += f"__attribute__((used, section({incbin}))) int placed = 1;\nint named(void) {{ return placed; }}\n"
     said = await outcome(MINIMAL_C + named)
@@ -145,7 +145,7 @@ async def test_names_of_symbols_and_sections_are_no_assembler_text() -> None:
 
 @pytest.mark.parametrize("probe", ["__has_include", "__has_include_next", "__has_embed"])
 async def test_a_probe_finds_nothing_and_tells_nothing(secret: Path, probe: str) -> None:
-    places = [str(secret), "/etc/passwd", "/etc", "/", "/dev/stdin", "/dev/zero", "/proc/self/environ", "overlay.json"]
+    places = [str(secret), "/etc/passwd", "/etc", "/", "/dev/stdin", "/dev/zero", "/proc/self/environ", ".overlay.json"]
     lines = "".join(f'#if {probe}("{place}")\n#error found\n#endif\n' for place in places)
     said = await outcome(TINY + lines)
     assert said.startswith("\0asm")
@@ -254,23 +254,23 @@ STAMPS = (
 )
 
 
-def somewhere(monkeypatch: pytest.MonkeyPatch, place: Path) -> c._Compiler:
+def somewhere(monkeypatch: pytest.MonkeyPatch, place: Path) -> c_clang.Compiler:
     """Builds go on below ``place`` from now on, with the compiler there: both under names that nothing else has."""
     folder, package = (place / mark for mark in MARKS)
     folder.mkdir(parents=True)
     package.mkdir()
-    real = c._find_compiler()
+    real = c_clang.find_compiler("c")
     (package / "zig").symlink_to(real.program)
     (package / "include").symlink_to(real.headers)
     moved = replace(real, program=package / "zig", headers=package / "include")
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    monkeypatch.setattr(c, "_find_compiler", lambda: moved)
+    monkeypatch.setattr(c, "find_compiler", lambda language: moved)
     return moved
 
 
 def of_the_host(data: bytes) -> list[str]:
     """What ``data`` tells of where the compiler, the builds and the user live."""
-    real = c._find_compiler().program.resolve().parent
+    real = c_clang.find_compiler("c").program.resolve().parent
     known = [*MARKS, "rho-build-", str(real), str(Path.home())]
     return [name for name in known if len(name) > 1 and name.encode() in data]
 
@@ -297,7 +297,8 @@ async def test_no_file_beside_the_source_tells_anything_of_the_host_even_to_an_a
     compiler = somewhere(monkeypatch, tmp_path / "here")
     example = tmp_path / "example"
     example.mkdir()
-    c._prepare(example, TINY, compiler)
+    project = Project.of_text(TINY, name="tool.c")
+    c_clang.Clang(project, c._DIALECT, compiler, folder=example, limits=BuildLimits(), trusted=False).prepare()
     files = sorted(path for path in example.iterdir() if path.is_file())
     assert {path.name for path in files} >= {"main.c", "rho.h"}
     for path in files:
@@ -313,7 +314,7 @@ async def test_no_file_beside_the_source_tells_anything_of_the_host_even_to_an_a
 
 
 def test_the_compilers_headers_tell_nothing_of_the_host() -> None:
-    for path in c._find_compiler().headers.rglob("*.h"):
+    for path in c_clang.find_compiler("c").headers.rglob("*.h"):
         assert of_the_host(path.read_bytes()) == []
 
 
