@@ -17,7 +17,7 @@ from rho_wasm.schema import ArgumentSchema
 __all__ = ["EVERY_PLANE", "ToolArguments", "nested"]
 
 EVERY_PLANE: Final = "a\0ü水\U0001f600" + "".join(
-    chr(plane << 16 | low) for plane in range(17) for low in (0x0041, 0xD7FF, 0xE000, 0xFFFD)
+    chr(plane << 16 | low) for plane in range(17) for low in (0x0041, 0xD7FF, 0xE000, 0xFFFC)
 )
 """Text with a NUL inside and characters of all 17 planes of Unicode, the first and the last that are no surrogates."""
 

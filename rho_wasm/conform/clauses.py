@@ -42,7 +42,7 @@ CLAUSES: Mapping[str, Clause] = _table(
     Clause("imports.types", "Imports", "each import has its type"),
     Clause("log.text", "Imports", "what is logged is UTF-8", "should"),
     Clause("host_call.request", "Host calls", "a host-request is plain CBOR of its shape"),
-    Clause("host_call.declared", "Host calls", "only capabilities of the manifest are asked for"),
+    Clause("host_call.declared", "Host calls", "only capabilities of the manifest are asked for", "should"),
     Clause("host_call.take", "Host calls", "host_take is called only while a reply waits"),
     Clause("host_call.denied", "Host calls", "a host call that is denied does not end the guest"),
     Clause("host_call.count", "Host calls", "a guest stops asking when it is told quota"),

@@ -61,7 +61,7 @@ def _broken_off(ended: Ended, failed: CallFailed, asked: str, found: Findings, *
         else:
             found.failed("alloc.room", f"{told}; rho_alloc must give room for every request within a host's bounds")
     else:
-        found.failed("calls.begin", f"{told} in {ended.stage or 'making the instance'}")
+        found.failed("calls.begin", f"{told} in {ended.stage}")
 
 
 def _clause_of(bad: BadAnswer, answer: bytes) -> str:
@@ -99,8 +99,8 @@ def _host_calls(ended: Ended, asked: str, found: Findings) -> None:
         found.passed("host_call.count")
     if isinstance(ended.outcome, CallFailed) and "no reply waiting" in ended.outcome.detail:
         found.failed("host_call.take", f"{asked}: {ended.outcome.detail}; one host_take for each host_call")
-    else:
-        found.passed("host_call.take")
+        return
+    found.passed("host_call.take")
     if kinds:
         if ended.answered:
             found.passed("host_call.denied")

@@ -73,9 +73,6 @@ _EXPORTS = {
     CALL: "exports.rho_call",
     INITIALIZE: "exports.initialize",
 }
-_BOUNDS = frozenset(HostLimits.model_fields) | {
-    *("too_large", "code_too_large", "br_table", "block_type", "table_minimum", "elements", "constant_expression"),
-}
 _IN_TOOL = re.compile(r"tools\[\d+\]\.(\w+)")
 _TOOL_FIELDS = {
     "input_schema": "manifest.schemas",
@@ -142,7 +139,7 @@ def clause_of(refusal: ModuleRejected) -> str:
             return _TOOL_FIELDS.get(field[1], "manifest.tools")
     if (clause := _CLAUSES.get(refusal.reason)) is not None:
         return clause
-    return "wasm.bounds" if refusal.reason in _BOUNDS and refusal.limit is not None else "wasm.binary"
+    return "wasm.binary" if refusal.limit is None or refusal.reason == "function_count" else "wasm.bounds"
 
 
 def look(wasm: bytes, found: Findings, *, limits: HostLimits, engines: EngineFinder | None) -> Looked:

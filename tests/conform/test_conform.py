@@ -1,0 +1,120 @@
+"""conform names the clause that a module breaks, and finds nothing wrong with those that keep the ABI."""
+
+from __future__ import annotations
+
+import pytest
+
+from rho_wasm.conform import CLAUSES, ConformReport, conform
+from rho_wasm.limits import HostLimits, Limits
+from rho_wasm.manifest import Manifest, embed
+from rho_wasm.resources import fixture, sdk
+from rho_wasm.sandbox import NativeCache
+from tests.conform.broken import BROKEN_IN_CALLS, BROKEN_TO_SEE, SHOULD
+from tests.fixture_table import ENDINGS, REFUSED
+from tests.sandbox.conftest import shared_cache
+from tests.sandbox.guests import answering, guest
+from tests.sandbox.module_bytes import MANIFEST
+
+pytestmark = pytest.mark.anyio
+
+__all__ = ["shared_cache"]
+
+LITTLE_FUEL = HostLimits(call=Limits(fuel=20_000_000))
+"""So that loops without end end soon."""
+BROKEN_FIXTURES = {
+    "exit": "calls.answered",
+    "spin": "limits.fuel",
+    "recurse": "calls.answered",
+    "trap": "calls.answered",
+    "hog": "calls.answered",
+    "out_of_bounds": "answer.bounds",
+    "tagged": "answer.plain",
+    "malformed": "answer.plain",
+    "two_shapes": "answer.shape",
+    "empty_answer": "answer.empty",
+    "host_calls": "host_call.count",
+    "foreign_import": "imports.known",
+}
+
+
+def broken(report: ConformReport) -> dict[str, str]:
+    return {clause.id: clause.reason for clause in report.of("fail")}
+
+
+@pytest.mark.parametrize("name", BROKEN_TO_SEE)
+async def test_a_broken_module_fails_with_its_clause_and_is_not_called(name: str) -> None:
+    make, clause = BROKEN_TO_SEE[name]
+    report = await conform(make())
+    assert [*broken(report)] == [clause], broken(report)
+    assert (report.ok, report.called) == (False, False)
+
+
+async def test_every_clause_is_reported_once_in_the_order_of_the_page() -> None:
+    report = await conform(b"")
+    assert [clause.id for clause in report.clauses] == list(CLAUSES)
+    sections = list(dict.fromkeys(clause.section for clause in CLAUSES.values()))
+    page = sdk("ABI.md").read_text(encoding="utf-8")
+    assert [page.index(f"\n## {section}\n") for section in sections]
+
+
+async def test_faults_beside_one_another_are_all_told() -> None:
+    make, _ = BROKEN_TO_SEE["a start section"]
+    module = embed(make(), Manifest.decode(MANIFEST)).replace(b"rho.manifest", b"no.manifest!")
+    assert [*broken(await conform(module))] == ["wasm.start", "manifest.section"]
+
+
+async def test_a_guest_that_keeps_the_abi_has_nothing_to_be_told(shared_cache: NativeCache) -> None:
+    report = await conform(answering({"ok": 1}), cache=shared_cache)
+    assert report.ok
+    assert report.calls > 10
+    assert {clause.status for clause in report.clauses} == {"pass", "warning", "not_applicable"}
+
+
+async def test_text_of_a_guest_reaches_the_report_inert(shared_cache: NativeCache) -> None:
+    report = await conform(answering({"\x1b[31mred\u202e": 1}), cache=shared_cache)
+    told = broken(report)["answer.shape"] + str(report.as_json())
+    assert "\x1b" not in told
+    assert "\u202e" not in told
+
+
+async def test_calls_that_take_too_long_together_are_no_longer_made(shared_cache: NativeCache) -> None:
+    slow = guest("(loop $l (br $l)) unreachable")
+    report = await conform(slow, limits=HostLimits(call=Limits(deadline_ms=50)), cache=shared_cache, seconds=0.001)
+    assert report.calls == 1
+
+
+async def test_an_image_says_which_engine_it_needs() -> None:
+    manifest = Manifest.decode(MANIFEST).model_copy(update={"engine": bytes(range(32))})
+    import_section = b"\x02\x16\x01\x0arho_engine\x06memory\x02\x00\x01"
+    report = await conform(embed(b"\0asm\x01\0\0\0" + import_section, manifest))
+    assert (report.ok, report.called, report.engine) == (True, False, bytes(range(32)).hex())
+    assert report.engine is not None
+    [reason] = {clause.reason for clause in report.clauses if clause.id.startswith("answer.")}
+    assert report.engine in reason
+
+
+@pytest.mark.slow
+class TestInCalls:
+    """Each compiles its module: on one event loop, since the tests above ran on both."""
+
+    @pytest.fixture
+    def anyio_backend(self) -> str:
+        return "asyncio"
+
+    @pytest.mark.parametrize("name", BROKEN_IN_CALLS)
+    async def test_a_broken_module_fails_with_its_clause(self, name: str, shared_cache: NativeCache) -> None:
+        make, clause = BROKEN_IN_CALLS[name]
+        report = await conform(make(), limits=LITTLE_FUEL, cache=shared_cache)
+        assert [*broken(report)] == [clause], broken(report)
+
+    @pytest.mark.parametrize("name", SHOULD)
+    async def test_what_a_module_should_do_is_a_warning(self, name: str, shared_cache: NativeCache) -> None:
+        make, clause = SHOULD[name]
+        report = await conform(make(), limits=LITTLE_FUEL, cache=shared_cache)
+        assert clause in [each.id for each in report.of("warning")]
+        assert report.ok
+
+    @pytest.mark.parametrize("name", [*ENDINGS, *REFUSED])
+    async def test_a_fixture_keeps_the_abi_or_fails_with_its_clause(self, name: str, shared_cache: NativeCache) -> None:
+        report = await conform(fixture(f"{name}.wasm").read_bytes(), limits=LITTLE_FUEL, cache=shared_cache)
+        assert [*broken(report)] == ([BROKEN_FIXTURES[name]] if name in BROKEN_FIXTURES else [])
