@@ -47,7 +47,7 @@ _MASK = 0xFFFF_FFFF
 
 # What the guest runs for, in this order. It may be left in each.
 _NEW, _INITIALIZE, _ALLOC, _CALL = range(4)
-_STAGES = ("", "instantiation", INITIALIZE, ALLOC, CALL)
+_STAGES = ("instantiation", INITIALIZE, ALLOC, CALL)
 
 
 class GuestCall:
@@ -88,7 +88,7 @@ class GuestCall:
 
     @property
     def stage(self) -> str:
-        """What the guest ran last: ``instantiation``, or an export's name; empty before it began."""
+        """What the guest ran last: ``instantiation``, or an export's name."""
         return _STAGES[self._stage]
 
     @property
