@@ -608,8 +608,12 @@ RHO_API bool rho_host_call(const char *capability, const rho_out *arguments, rho
     void *data = rho_new(size, 1);
     rho_value whole;
     bool whole_reply = (uint32_t)rho__host_take(data, size) == size && rho_well_formed(data, size, &whole);
+    rho_str kind, message;
+    whole_reply = whole_reply && rho_kind_of(whole) == RHO_MAP && rho_count(whole) == 1;
     if (whole_reply && rho_get(whole, "ok", reply)) return true;
-    if (!whole_reply || !rho_get(whole, "error", reply)) rho_panic("a malformed reply of the host");
+    if (!whole_reply || !rho_get(whole, "error", reply) || !rho_get_text(*reply, "kind", &kind) ||
+        !rho_get_text(*reply, "message", &message))
+        rho_panic("a malformed reply of the host");
     return false;
 }
 
