@@ -20,7 +20,15 @@ from rho_wasm.sandbox.imports import HostBody, HostFunction, ask_host
 from rho_wasm.sandbox.memory import GuestMemory, OutOfBounds, span
 from rho_wasm.sandbox.state import CallState, GuestTrap
 
-__all__ = ["CAPABILITIES", "FUNCTIONS", "MAX_IOVS", "MAX_RANDOM_BYTES", "MAX_SUBSCRIPTIONS", "RANDOM_NOTE"]
+__all__ = [
+    "CAPABILITIES",
+    "CLOCK_NOTE",
+    "FUNCTIONS",
+    "MAX_IOVS",
+    "MAX_RANDOM_BYTES",
+    "MAX_SUBSCRIPTIONS",
+    "RANDOM_NOTE",
+]
 
 SUCCESS = 0
 EBADF = 8
@@ -37,10 +45,12 @@ MAX_RANDOM_BYTES = 65_536
 MAX_SUBSCRIPTIONS = 64
 """Of one ``poll_oneoff``; more is EINVAL."""
 RANDOM_NOTE = "the randomness of this call is not random: it follows from the request"
+CLOCK_NOTE = "the clock of this call is not right: it began at 2025-01-01T00:00:00Z; take the time as an argument"
 
 _MASK = 0xFFFF_FFFF
 _LEVELS = {1: 20, 2: 30}
 _STREAMS = (0, 1, 2)
+_REALTIME = 0
 _CLOCKS = range(4)
 _CLOCK_RESOLUTION_NS = 1_000
 _CHARACTER_DEVICE = 2
@@ -78,6 +88,8 @@ def _clock_time_get(state: CallState, memory: GuestMemory, clock: int, precision
     """Wall clock, monotonic clock and both CPU clocks are the one virtual clock."""
     if clock not in _CLOCKS:
         return EINVAL
+    if clock == _REALTIME:  # The others have no beginning that anybody could take for a date.
+        state.log.note(CLOCK_NOTE, level=30)
     memory.write_u64(pointer, state.clock.read_ns())
     return SUCCESS
 
@@ -217,7 +229,7 @@ def _poll_oneoff(state: CallState, memory: GuestMemory, wanted: int, events: int
 
 def _proc_exit(state: CallState, memory: GuestMemory, code: int) -> None:
     state.exit_code = code & _MASK
-    raise GuestTrap("handler_exit", f"the guest called proc_exit({state.exit_code})")
+    raise GuestTrap("handler_exit", f"it ended its program with status {state.exit_code}, as exit() does")
 
 
 def _random_get(state: CallState, memory: GuestMemory, pointer: int, length: int) -> int:

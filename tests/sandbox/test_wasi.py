@@ -12,7 +12,7 @@ from rho_wasm.results import LogLine
 from rho_wasm.sandbox import Sandbox
 from rho_wasm.sandbox.abi import WASI, WASI_IMPORTS
 from rho_wasm.sandbox.virtual import START_NS
-from rho_wasm.sandbox.wasi import FUNCTIONS, MAX_RANDOM_BYTES, RANDOM_NOTE
+from rho_wasm.sandbox.wasi import CLOCK_NOTE, FUNCTIONS, MAX_RANDOM_BYTES, RANDOM_NOTE
 from tests.sandbox.wasi_probe import WINDOW, Probe, probe_wasm
 
 pytestmark = pytest.mark.anyio
@@ -70,6 +70,12 @@ async def test_the_clock_is_virtual_and_every_call_sees_the_same_time(probe: Pro
         probed = await probe("clock_time_get", clock, 0, OUT)
         assert (probed.errno, probed.u64(OUT)) == (SUCCESS, START_NS + 1_000)
         assert (await probe("clock_res_get", clock, OUT)).u64(OUT) == 1_000
+
+
+async def test_a_date_that_is_not_todays_is_noted_once_and_a_stop_watch_is_not(probe: Probe) -> None:
+    note = LogLine(30, CLOCK_NOTE)
+    assert [line for line in (await probe("clock_time_get", 0, 0, OUT)).log if line.text == CLOCK_NOTE] == [note]
+    assert note not in (await probe("clock_time_get", 1, 0, OUT)).log
 
 
 @pytest.mark.parametrize("clock", [4, -1, 0x7FFF_FFFF])
