@@ -14,17 +14,20 @@ from rho_wasm.plain import Copied, copied
 from rho_wasm.schema import ArgumentSchema
 from rho_wasm.untrusted import inert, type_name
 
-__all__ = ["checked_arguments"]
+__all__ = ["check_in_thread", "copied_arguments"]
 
 _BOUNDS = Limits()
+_BYTES, _DEPTH, _ITEMS = _BOUNDS.request_bytes, _BOUNDS.depth, _BOUNDS.items
 
 
-async def checked_arguments(arguments: Any, schema: ArgumentSchema, *, tool: str, in_order: bool = False) -> Copied:
-    """A private copy of ``arguments``: what the handler does to it changes nothing else.
+def copied_arguments(
+    arguments: Any, schema: ArgumentSchema, *, tool: str, in_order: bool = False
+) -> tuple[Copied, bool]:
+    """A private copy of ``arguments``: what the handler does to it changes nothing else. And whether it was checked.
 
     ``in_order``: as :func:`rho_wasm.plain.copied` has it.
 
-    Where the check takes longer than the event loop may wait, a thread makes it.
+    Where the check takes longer than the event loop may wait, it was not: then :func:`check_in_thread` does it.
 
     Raises :class:`ToolError` (``invalid_arguments``) unless they are a map of plain data within ``request_bytes``,
     ``depth`` and ``items`` of :class:`Limits` that is valid against ``schema``; its detail says what is wanted.
@@ -34,19 +37,22 @@ async def checked_arguments(arguments: Any, schema: ArgumentSchema, *, tool: str
     try:
         if type(arguments) is not dict:
             raise NotPlain("$", type_name(arguments), "arguments are a map with text keys")
-        copy = copied(
-            arguments,
-            max_bytes=_BOUNDS.request_bytes,
-            max_depth=_BOUNDS.depth,
-            max_items=_BOUNDS.items,
-            in_order=in_order,
-        )
+        copy = copied(arguments, max_bytes=_BYTES, max_depth=_DEPTH, max_items=_ITEMS, in_order=in_order)
     except PlainError as error:
         raise ToolError("invalid_arguments", tool=tool, detail=inert(str(error))) from None
-    size = (copy.items, copy.chars)
-    problems = schema.problems_at_once(copy.value, size=size)
-    if problems is None:
-        problems = await anyio.to_thread.run_sync(partial(schema.problems, copy.value, size=size))
+    problems = schema.problems_at_once(copy.value, size=(copy.items, copy.chars))
     if problems:
-        raise ToolError("invalid_arguments", tool=tool, detail="; ".join(problems))
-    return copy
+        raise _invalid(problems, tool)
+    return copy, problems is not None
+
+
+async def check_in_thread(copy: Copied, schema: ArgumentSchema, *, tool: str) -> None:
+    """Raises :class:`ToolError` (``invalid_arguments``) where a copy is not valid against ``schema``."""
+    size = (copy.items, copy.chars)
+    problems = await anyio.to_thread.run_sync(partial(schema.problems, copy.value, size=size))
+    if problems:
+        raise _invalid(problems, tool)
+
+
+def _invalid(problems: tuple[str, ...], tool: str) -> ToolError:
+    return ToolError("invalid_arguments", tool=tool, detail="; ".join(problems))

@@ -20,7 +20,7 @@ __all__ = ["Watermark", "leaves", "let_through"]
 class Watermark:
     """What had been asked of this task before something began. Only within one task."""
 
-    __slots__ = ("_before", "_task")
+    __slots__ = ("_before", "_task", "asked_before")
 
     def __init__(self) -> None:
         try:
@@ -28,16 +28,13 @@ class Watermark:
         except RuntimeError:
             self._task = None  # no event loop of asyncio runs here
         self._before = 0 if self._task is None else self._task.cancelling()
+        self.asked_before = self._before > 0
+        """Whether a cancellation had been asked for already. It may not have been delivered: any await raises it."""
 
     @property
     def cancelled_class(self) -> type[BaseException]:
         """The exception that a cancellation is, on this event loop."""
         return anyio.get_cancelled_exc_class() if self._task is None else asyncio.CancelledError
-
-    @property
-    def asked_before(self) -> bool:
-        """Whether a cancellation had been asked for already. It may not have been delivered: any await raises it."""
-        return self._before > 0
 
     @property
     def passed(self) -> bool:

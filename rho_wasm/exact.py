@@ -11,7 +11,7 @@ from typing import Any, Final
 from rho_wasm.errors import NotPlain, TooLarge
 from rho_wasm.untrusted import inert, type_name
 
-__all__ = ["MAX_DEPTH", "ExactCopy", "Refused"]
+__all__ = ["MAX_DEPTH", "ExactCopy", "Refused", "flat_copy"]
 
 MAX_DEPTH: Final = 256
 """No ``max_depth`` beyond this is honoured: encoders and readers recurse."""
@@ -158,6 +158,34 @@ class ExactCopy:
         self.room -= size
         if self.room < 0:
             raise TooLarge("bytes", self.max_bytes)
+
+
+def flat_copy(
+    pairs: dict[Any, Any], *, max_bytes: int, max_items: int, in_order: bool
+) -> tuple[dict[str, Any], int, int] | None:
+    """What :class:`ExactCopy` makes of a map of ASCII text, integers, booleans and nulls, its items and characters.
+
+    None for any other map, and where its encoding might be over a bound. Most arguments are such a map.
+    """
+    copy = dict(pairs)
+    chars = 0
+    for key, value in copy.items():
+        if type(key) is not str or not key.isascii():
+            return None
+        chars += len(key)
+        kind = type(value)
+        if kind is str:
+            if not value.isascii():
+                return None
+            chars += len(value)
+        elif not ((kind is int and _INT_MIN <= value <= _INT_MAX) or kind is bool or value is None):
+            return None
+    items = 1 + 2 * len(copy)
+    if items > max_items or chars + _LONGEST_HEAD * items > max_bytes:
+        return None
+    if in_order and items > 3:
+        copy = _ordered(copy, True)
+    return copy, items, chars
 
 
 def _ordered(pairs: dict[str, Any], ascii: bool) -> dict[str, Any]:

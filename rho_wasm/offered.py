@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from rho_wasm.answers import is_host_made, takes_copies
 from rho_wasm.errors import SchemaInvalid
 from rho_wasm.schema import ArgumentSchema
 from rho_wasm.tools import Tool
 from rho_wasm.untrusted import unsafe_characters
 
-__all__ = ["Shadowed", "ToolSchemas", "ToolSnapshot"]
+__all__ = ["KnownTool", "Shadowed", "ToolSchemas", "ToolSnapshot"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +72,28 @@ class ToolSnapshot(Mapping[str, Tool]):
         return f"<ToolSnapshot of {len(self._tools)} tools>"
 
 
+class KnownTool:
+    """What is worked out once of a tool that is offered, for all of its calls.
+
+    ``schema`` is that of its arguments, compiled; or what is wrong with it. ``host_made`` and ``takes_copies`` are what
+    answers.py asks of its handler. ``refusal`` is the handler's own say whether it may run now, ``generation`` the one
+    that it comes from; None where it has none.
+    """
+
+    __slots__ = ("generation", "host_made", "refusal", "schema", "takes_copies")
+
+    def __init__(self, tool: Tool) -> None:
+        self.schema = _compiled(tool)
+        self.host_made = is_host_made(tool)
+        self.takes_copies = takes_copies(tool)
+        refusal = getattr(tool.handler, "refusal", None)
+        self.refusal: Callable[[], Any] | None = refusal if callable(refusal) else None
+        generation = getattr(tool.handler, "generation", None)
+        self.generation: int | None = generation if type(generation) is int else None
+
+
 class ToolSchemas:
-    """The compiled argument schema of each tool, kept as long as the tool itself lives.
+    """What is known of each tool, its compiled argument schema above all, kept as long as the tool itself lives.
 
     A schema that cannot be used is remembered too: compiling it again at every look-up would be its author's to ask.
     """
@@ -80,31 +101,35 @@ class ToolSchemas:
     __slots__ = ("_entries",)
 
     def __init__(self) -> None:
-        self._entries: dict[int, tuple[weakref.ref[Tool], ArgumentSchema | SchemaInvalid]] = {}
+        self._entries: dict[int, tuple[weakref.ref[Tool], KnownTool]] = {}
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def of(self, tool: Tool) -> ArgumentSchema:
         """Raises :class:`SchemaInvalid` if the schema of ``tool`` is none, or an untrusted tool's text hides things."""
-        found = self.seen(tool)
+        found = self.known(tool).schema
         if isinstance(found, SchemaInvalid):
             raise found.with_traceback(None)
         return found
 
     def problem(self, tool: Tool) -> str | None:
         """Why ``tool`` cannot be offered, or None."""
-        found = self.seen(tool)
+        found = self.known(tool).schema
         return str(found) if isinstance(found, SchemaInvalid) else None
 
-    def seen(self, tool: Tool) -> ArgumentSchema | SchemaInvalid:
-        """The schema of ``tool``, or what is wrong with it."""
-        key = id(tool)
-        entry = self._entries.get(key)
+    def known(self, tool: Tool) -> KnownTool:
+        """What is known of ``tool``."""
+        entry = self._entries.get(id(tool))
         if entry is None or entry[0]() is not tool:
-            entry = (weakref.ref(tool, lambda _: self._forget(key)), _compiled(tool))
-            self._entries[key] = entry
+            entry = self._look_at(tool)
         return entry[1]
+
+    def _look_at(self, tool: Tool) -> tuple[weakref.ref[Tool], KnownTool]:
+        key = id(tool)
+        entry = (weakref.ref(tool, lambda _: self._forget(key)), KnownTool(tool))
+        self._entries[key] = entry
+        return entry
 
     def _forget(self, key: int) -> None:
         entry = self._entries.get(key)

@@ -26,7 +26,7 @@ import cbor2
 from pydantic_core import to_json
 
 from rho_wasm.errors import Malformed, NotPlain, TooLarge
-from rho_wasm.exact import MAX_DEPTH, ExactCopy, Refused
+from rho_wasm.exact import MAX_DEPTH, ExactCopy, Refused, flat_copy
 from rho_wasm.hostvalues import plain
 
 __all__ = [
@@ -47,6 +47,7 @@ _INT_MIN, _INT_MAX = -(2**64), 2**64 - 1
 
 _JSON: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 _JSON_SCALARS: Final = frozenset({str, bool, type(None)})
+_TEXT: Final = frozenset({str})
 _JSON_DEPTH, _JSON_ITEMS = 64, 100_000
 
 _SHORT: Final = 2_048
@@ -134,6 +135,11 @@ def copied(
 
     Maps keep their order, or get that of their encodings. Small ASCII data is not encoded for that.
     """
+    if type(value) is dict and max_depth > 0:
+        flat = flat_copy(value, max_bytes=max_bytes, max_items=max_items, in_order=in_order)
+        if flat is not None:
+            copy, items, chars = flat
+            return Copied(copy, items, chars, 1, False, in_order)
     exact = ExactCopy(max_bytes=max_bytes, max_depth=max_depth, max_items=max_items, in_order=in_order)
     try:
         copy = exact.of(value)
@@ -312,6 +318,13 @@ def json_text(value: Any) -> tuple[str, tuple[str, ...]]:
 
 def _json_shape(value: Any) -> Literal["other", "exact", "floats"]:
     """Whether ``value`` is of exact types that JSON has, within :func:`plain`'s bounds: then no copy need be made."""
+    if (
+        type(value) is dict
+        and len(value) < _JSON_ITEMS // 2
+        and _TEXT.issuperset(map(type, value))
+        and _JSON_SCALARS.issuperset(map(type, value.values()))
+    ):
+        return "exact"  # As most answers are: found without a look at each.
     shape: Literal["exact", "floats"] = "exact"
     items = 1
     level = [value]

@@ -16,8 +16,7 @@ from rho_wasm.calls import RunningCall
 from rho_wasm.errors import NameInvalid, NameReserved, NotATool, RhoError, SchemaInvalid
 from rho_wasm.events import OnEvent, SourceFailed, emit, subscriber
 from rho_wasm.names import MAX_NAME_CHARS, Reservations, problem_of
-from rho_wasm.offered import Shadowed, ToolSchemas, ToolSnapshot
-from rho_wasm.schema import ArgumentSchema
+from rho_wasm.offered import KnownTool, Shadowed, ToolSchemas, ToolSnapshot
 from rho_wasm.sources import ToolSource, cancels_calls, source_name, source_version
 from rho_wasm.tools import Tool
 from rho_wasm.untrusted import exception_text, inert, type_name
@@ -133,11 +132,16 @@ class ToolRegistry:
 
     def lookup(self, name: str) -> Tool | None:
         """The tool offered as ``name``: the table's, else the first source's that has it. 10,000 tools cost no more."""
+        found = self.find(name)
+        return None if found is None else found[0]
+
+    def find(self, name: str) -> tuple[Tool, KnownTool] | None:
+        """The same, with what is known of it."""
         if type(name) is not str:
             return None
         tool = self._table.get(name)
         if tool is not None:
-            return tool
+            return tool, self._schemas.known(tool)
         if not self._sources or len(name) > MAX_NAME_CHARS or not self._offerable(name):
             return None
         for source in self._sources:
@@ -145,12 +149,14 @@ class ToolRegistry:
                 found = source.lookup(name)
                 if found is None:
                     continue
-                _check_answers_to(name, found)
+                if type(found) is not Tool or found.name != name:
+                    _check_answers_to(name, found)
             except Exception as error:
                 self._report(source, "lookup", error, (name,))
                 continue
             # The first that has the name decides, as in the list: a later one must not step in unnoticed.
-            return None if isinstance(self._schemas.seen(found), SchemaInvalid) else found
+            known = self._schemas.known(found)
+            return None if type(known.schema) is SchemaInvalid else (found, known)
         return None
 
     def list(self) -> Sequence[Tool]:
@@ -177,9 +183,9 @@ class ToolRegistry:
         """The error that says why nobody but the host may use ``name``, or None where it is free."""
         return self._reservations.holds(name)
 
-    def schema_of(self, tool: Tool) -> ArgumentSchema:
-        """The compiled argument schema of ``tool``, compiled once. Raises SchemaInvalid."""
-        return self._schemas.of(tool)
+    def known(self, tool: Tool) -> KnownTool:
+        """What is known of a tool that was offered."""
+        return self._schemas.known(tool)
 
     def watch(self, call: RunningCall) -> None:
         """Tells every source that ``call`` is about to run. One that raises costs nothing but a report."""

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 import anyio
 import anyio.lowlevel
 
-from rho_wasm.answers import is_host_made, takes_copies
-from rho_wasm.arguments import checked_arguments
+from rho_wasm.arguments import check_in_thread, copied_arguments
 from rho_wasm.calls import CallClock, CallMeter, RunningCall, ToolCall, ToolContext
 from rho_wasm.cancellation import Watermark, leaves, let_through
 from rho_wasm.errors import SchemaInvalid, ToolError
@@ -21,7 +19,7 @@ from rho_wasm.executor import DefaultExecutor, ToolExecutor, fault_of
 from rho_wasm.gates import Gate, Gatekeeper, allow_all
 from rho_wasm.host_threads import HostThreads
 from rho_wasm.limits import HostLimits
-from rho_wasm.offered import ToolSnapshot
+from rho_wasm.offered import KnownTool, ToolSnapshot
 from rho_wasm.outcomes import answered, not_answered
 from rho_wasm.plain import Copied
 from rho_wasm.registry import ToolRegistry
@@ -31,7 +29,6 @@ from rho_wasm.untrusted import exception_text, inert
 
 __all__ = ["ToolRunner"]
 
-_NO_SCOPE = contextlib.nullcontext()
 _NO_VALUES: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -158,15 +155,27 @@ class ToolRunner:
             meter=CallMeter(CallClock(self.default_timeout_ms)),
         )
         try:
-            tool, arguments = await self._admit(call, tools, told, timeout_ms)
+            tool, known = self._found(call.name, tools)
+            schema, guest = known.schema, known.host_made
+            if isinstance(schema, SchemaInvalid):
+                raise ToolError("not_found", tool=tool.name, detail=inert(str(schema)))
+            # The default executor would do no more with a guest than await it, and alters no arguments. So nobody but
+            # the guest's handler sees this copy, and it is made as that needs it.
+            in_order = known.takes_copies and type(self.executor) is DefaultExecutor
+            arguments, checked = copied_arguments(call.arguments, schema, tool=call.name, in_order=in_order)
+            if not checked:
+                await check_in_thread(arguments, schema, tool=call.name)
+            bound = self.default_timeout_ms if tool.timeout_ms is None else tool.timeout_ms
+            if timeout_ms is not None and timeout_ms < bound:
+                bound, told.meter.own_bound = timeout_ms, False
+            told.meter.clock.timeout_ms = bound
+            waited = self._gatekeeper is not None
             if self._gatekeeper is not None:
                 await self._gatekeeper.ask(call, told)
                 if call.arguments != arguments.value:
                     raise ToolError("invalid_arguments", tool=tool.name, detail="they changed while the gate was asked")
-            waited = self._gatekeeper is not None
             # Guests wait in their sandbox, which has slots for all of them and for each tool. Were they to hold slots
             # here meanwhile, one slow guest could keep every other tool from running.
-            guest = is_host_made(tool)
             if not guest:
                 if self._slots.value:
                     self._slots.acquire_nowait()
@@ -176,8 +185,8 @@ class ToolRunner:
             try:
                 if waited:
                     # It may have been long: what was withdrawn meanwhile does not run.
-                    self._check_withdrawn(tool, tools)
-                result = await self._run_in_slot(tool, arguments, told, watermark, guest=guest)
+                    self._check_withdrawn(tool, known, tools)
+                result = await self._run_in_slot(tool, known, arguments, told, watermark)
             finally:
                 if not guest:
                     self._slots.release()
@@ -186,48 +195,42 @@ class ToolRunner:
         except BaseException:
             self._finish(not_answered(_cancelled(call.name), told, generation=None), told)
             raise
-        self._finish(result, told)
+        if self._on_event is not None:
+            self._finish(result, told)
         return result
 
-    async def _admit(
-        self, call: ToolCall, tools: ToolSnapshot | None, context: ToolContext, timeout_ms: int | None
-    ) -> tuple[Tool, Copied]:
-        """The tool and a private copy of its arguments, or the ToolError that refuses them. Sets the call's bound."""
-        tool = self.registry.lookup(call.name) if tools is None else tools.lookup(call.name)
-        if tool is None or tool.handler is None:
-            detail = "" if tool is None else "it is declared, but nothing here answers it"
-            raise ToolError("not_found", tool=call.name, detail=detail)
-        _check_refusal(tool)
-        try:
-            schema = self.registry.schema_of(tool)
-        except SchemaInvalid as error:
-            raise ToolError("not_found", tool=tool.name, detail=inert(str(error))) from None
-        # The default executor would do no more with a guest than await it, and alters no arguments. So nobody but the
-        # guest's handler sees this copy, and it is made as that needs it.
-        in_order = type(self.executor) is DefaultExecutor and takes_copies(tool)
-        arguments = await checked_arguments(call.arguments, schema, tool=tool.name, in_order=in_order)
-        bound = self.default_timeout_ms if tool.timeout_ms is None else tool.timeout_ms
-        if timeout_ms is not None and timeout_ms < bound:
-            bound, context.meter.own_bound = timeout_ms, False
-        context.meter.clock.timeout_ms = bound
-        return tool, arguments
+    def _found(self, name: str, tools: ToolSnapshot | None) -> tuple[Tool, KnownTool]:
+        """The tool, where it may run. Raises ToolError."""
+        if tools is None:
+            found = self.registry.find(name)
+        else:
+            shown = tools.lookup(name)
+            found = None if shown is None else (shown, self.registry.known(shown))
+        if found is None or found[0].handler is None:
+            detail = "" if found is None else "it is declared, but nothing here answers it"
+            raise ToolError("not_found", tool=name, detail=detail)
+        if found[1].refusal is not None:
+            _check_refusal(*found)
+        return found
 
-    def _check_withdrawn(self, tool: Tool, tools: ToolSnapshot | None) -> None:
-        _check_refusal(tool)
+    def _check_withdrawn(self, tool: Tool, known: KnownTool, tools: ToolSnapshot | None) -> None:
+        _check_refusal(tool, known)
         if tools is not None and tools.lookup(tool.name) is None:
             raise ToolError("not_found", tool=tool.name, detail="it was withdrawn while the call waited")
 
     async def _run_in_slot(
-        self, tool: Tool, arguments: Copied, context: ToolContext, watermark: Watermark, *, guest: bool
+        self, tool: Tool, known: KnownTool, arguments: Copied, context: ToolContext, watermark: Watermark
     ) -> ToolResult:
-        """``guest``: the sandbox keeps its deadline, so an answer of it came in time."""
-        generation = _generation_of(tool)
-        stop = _Stop(scoped=not guest or self.registry.calls_may_be_cancelled)
+        guest, generation = known.host_made, known.generation
+        stop = _Stop()
+        if not guest or self.registry.calls_may_be_cancelled:
+            stop.scope = anyio.CancelScope()
         running = RunningCall(tool, context, stop.cancel, generation)
         result: ToolResult | None = None
         started = time.perf_counter()
         try:
             try:
+                # The sandbox keeps a guest's deadline, so an answer of it came in time.
                 answer = await self._execute(running, arguments, stop, watermark, guest=guest)
                 result = answered(
                     answer,
@@ -252,20 +255,19 @@ class ToolRunner:
         self, running: RunningCall, arguments: Copied, stop: _Stop, watermark: Watermark, *, guest: bool
     ) -> HandlerResult:
         """The handler's answer, within its time. Raises ToolError where there is none."""
-        tool, context, clock = running.tool, running.context, running.meter.clock
+        tool, context, scope = running.tool, running.context, stop.scope
+        clock = context.meter.clock
         answer: HandlerResult | None = None
         raised: BaseException | None = None
         try:
-            with stop.scope or _NO_SCOPE:
-                if self._on_event is not None:
-                    self._tell_of(running)
-                clock.start(stop.scope, paused=guest)
-                self.registry.watch(running)
-                if not stop.asked:
-                    if arguments.in_order:
-                        answer = await tool.handler(arguments.value, context, arguments)
-                    else:
-                        answer = await self.executor.execute(tool, arguments.value, context)
+            if scope is None:
+                self._begin(running, None, guest=guest)
+                answer = await self._handled(running, arguments)
+            else:
+                with scope:
+                    self._begin(running, scope, guest=guest)
+                    if not stop.asked:
+                        answer = await self._handled(running, arguments)
         except BaseException as error:
             let_through(error, watermark)
             raised = error
@@ -274,7 +276,7 @@ class ToolRunner:
                 await watermark.raise_swallowed()
             if stop.asked:
                 raise _cancelled(tool.name)
-            if not guest and (stop.ended_by_scope or clock.remaining_ms() <= 0):
+            if not guest and ((scope is not None and scope.cancelled_caught) or clock.remaining_ms() <= 0):
                 raise ToolError("deadline", tool=tool.name, limit="timeout_ms", value=int(clock.timeout_ms))
             if raised is not None:
                 raise raised if isinstance(raised, ToolError) else fault_of(raised, tool, watermark)
@@ -282,6 +284,19 @@ class ToolRunner:
             return answer
         finally:
             raised = None  # its traceback holds this frame: together they would wait for a garbage collection
+
+    def _begin(self, running: RunningCall, scope: anyio.CancelScope | None, *, guest: bool) -> None:
+        if self._on_event is not None:
+            self._tell_of(running)
+        running.context.meter.clock.start(scope, paused=guest)
+        self.registry.watch(running)
+
+    def _handled(self, running: RunningCall, arguments: Copied) -> Awaitable[HandlerResult]:
+        tool, context = running.tool, running.context
+        if arguments.in_order:
+            handled: Awaitable[HandlerResult] = tool.handler(arguments.value, context, arguments)
+            return handled
+        return self.executor.execute(tool, arguments.value, context)
 
     def _tell_of(self, running: RunningCall) -> None:
         emit(
@@ -311,15 +326,8 @@ class ToolRunner:
 class _Stop:
     """The scope of one call, None where nothing needs one, and whether somebody who watches the call ended it."""
 
-    __slots__ = ("asked", "scope")
-
-    def __init__(self, *, scoped: bool) -> None:
-        self.scope = anyio.CancelScope() if scoped else None
-        self.asked = False
-
-    @property
-    def ended_by_scope(self) -> bool:
-        return self.scope is not None and self.scope.cancelled_caught
+    asked = False
+    scope: anyio.CancelScope | None = None
 
     def cancel(self) -> None:
         self.asked = True
@@ -331,20 +339,14 @@ def _cancelled(tool: str) -> ToolError:
     return ToolError("cancelled", tool=tool)
 
 
-def _check_refusal(tool: Tool) -> None:
+def _check_refusal(tool: Tool, known: KnownTool) -> None:
     """Quarantine and revoked grants: the handler is one object in every snapshot, so what it says holds at once."""
-    refusal = getattr(tool.handler, "refusal", None)
-    if not callable(refusal):
+    if known.refusal is None:
         return
     try:
-        refused = refusal()
+        refused = known.refusal()
     except Exception as error:
         refused = "quarantined", f"nobody could say whether it may run ({exception_text(error)})"
     if refused is not None:
         reason, detail = refused
-        raise ToolError(reason, tool=tool.name, detail=detail, generation=_generation_of(tool))
-
-
-def _generation_of(tool: Tool) -> int | None:
-    generation = getattr(tool.handler, "generation", None)
-    return generation if type(generation) is int else None
+        raise ToolError(reason, tool=tool.name, detail=detail, generation=known.generation)
