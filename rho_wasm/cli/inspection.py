@@ -9,13 +9,16 @@ import anyio
 import typer
 
 from rho_wasm import wasm
+from rho_wasm.cli.declared_tools import show_tools
+from rho_wasm.cli.module_view import ModuleView, view
 from rho_wasm.cli.options import JsonOption, is_source, read_bytes
 from rho_wasm.cli.output import REFUSED, WORKED, Output, UsageProblem
 from rho_wasm.dynamic.artifact import Artifact
 from rho_wasm.errors import ModuleRejected
 from rho_wasm.limits import MIB, HostLimits
+from rho_wasm.manifest import Manifest
 from rho_wasm.plain import jsonable
-from rho_wasm.sandbox.abi import IMAGE_MEMORY, IMAGE_MODULE, PAGE_BYTES
+from rho_wasm.sandbox.abi import ENGINE_EXTENSION, PAGE_BYTES
 from rho_wasm.sandbox.admission import Admitted, admit
 from rho_wasm.sandbox.admission_engine import claimed_engine
 from rho_wasm.sandbox.admission_image import AdmittedImage, admit_image, is_image
@@ -27,11 +30,8 @@ from rho_wasm.untrusted import inert
 
 __all__ = ["add_to"]
 
-# By their ids, https://webassembly.github.io/spec/core/binary/modules.html#sections
-_SECTIONS = (
-    *("custom", "type", "import", "function", "table", "memory", "global"),
-    *("export", "start", "element", "code", "data", "data_count", "tag"),
-)
+_SHOWN_FUNCTIONS = 10
+"""``--json`` has twice as many."""
 
 
 def inspect_file(
@@ -44,7 +44,7 @@ def inspect_file(
         raise UsageProblem(f"{module}: is a source; inspect what it becomes: rho-wasm build {module}")
     data = read_bytes(module, limit=64 * MIB)
     artifact = Artifact.from_wasm(data)
-    sizes = section_sizes(data)
+    seen = view(data)
     problem: ModuleRejected | None = None
     looked: _Looked | None = None
     try:
@@ -55,56 +55,79 @@ def inspect_file(
             anyio.run(lambda: validate(code, names=names, code_bytes=found.code_bytes, limits=limits))
     except ModuleRejected as error:
         problem = error
-    manifest = artifact.manifest
-    imports, exports = (looked.imports, looked.exports) if looked else ([], [])
     told: dict[str, Any] = artifact.as_json() | {
-        "manifest": jsonable(manifest.as_plain()),
-        "sections": [{"name": name, "bytes": size} for name, size in sizes],
-        "imports": imports,
-        "exports": exports,
-        "memory_min_bytes": looked.memory_bytes if looked else None,
+        "manifest": jsonable(artifact.manifest.as_plain()),
+        **seen.as_json(),
         "image": looked.image if looked else None,
+        "standalone_of": _standalone_of(artifact.manifest) if looked and looked.standalone else None,
         "accepted": problem is None,
     }
+    if looked is not None and looked.image is not None:
+        told["memory_min_bytes"] = looked.memory_bytes
     if problem is not None:
         told["error"] = problem.as_json()
     output.object(told)
     output.say(f"{module}  {len(data):,} bytes", style="bold")
     output.say(f"sha256 {artifact.sha256}", style="dim")
-    output.say(f"language {manifest.language or 'not said'}, capabilities {', '.join(manifest.capabilities) or 'none'}")
-    for tool in manifest.tools:
-        output.say(f"  {tool.name}: ", tool.description.splitlines()[0] if tool.description else "", style="green")
-        for name, schema in tool.input_schema.get("properties", {}).items():
-            kind = schema.get("type", "any") if isinstance(schema, dict) else "any"
-            required = "required" if name in tool.input_schema.get("required", ()) else "optional"
-            output.say(f"      {name}: {kind}, {required}")
-        output.say(f"      {len(tool.examples)} examples", style="dim")
-    output.table(["section", "bytes"], [(name, f"{size:,}") for name, size in sizes])
-    if looked is not None and problem is None:
-        output.say("imports  ", ", ".join(imports) or "none")
-        output.say("exports  ", ", ".join(exports) or "none")
+    output.say(f"language {artifact.manifest.language or 'not said'}")
+    output.say("may ask for  ", ", ".join(artifact.manifest.capabilities) or "nothing outside the sandbox")
+    show_tools(output, artifact.manifest)
+    _show_sizes(output, seen)
+    output.say("imports  ", ", ".join(seen.imports) or "none")
+    output.say("exports  ", ", ".join(name for name, _ in seen.exports) or "none")
+    if problem is not None:
+        return REFUSED if as_json else output.error(problem)
+    assert looked is not None
+    if looked.image is None:
+        most = f"at most {seen.memory_max_bytes:,}" if seen.memory_max_bytes is not None else "no bound of its own"
+        output.say(f"memory   {looked.memory_bytes:,} bytes at the start, {most}")
+    else:
         output.say(f"memory   {looked.memory_bytes:,} bytes at the start")
-        if (image := looked.image) is not None:
-            where = f"in {image['segments']} segments, on {image['pages_4k']} pages of 4 KiB"
-            output.say(f"image    {image['bytes']:,} bytes {where}")
-            output.say(f"engine   {image['engine'][:12]}  {image['engine_name'] or 'not installed here'}")
-            if image["engine_name"] is None:
-                output.say("         rho-wasm engines install, or build the tool again here", style="yellow")
-        engine = f" that has the engine {manifest.engine.hex()[:12]}" if manifest.engine is not None else ""
-        output.say(f"a host{engine} would take it", style="green")
-        return WORKED
-    assert problem is not None
-    return REFUSED if as_json else output.error(problem)
+    _show_engine(output, looked, artifact.manifest)
+    return WORKED
+
+
+def _show_sizes(output: Output, seen: ModuleView) -> None:
+    output.table(["section", "bytes"], [(name, f"{size:,}") for name, size in seen.sections])
+    if not seen.largest:
+        return
+    output.table(
+        ["function", "name", "bytes"],
+        [(str(each.function), each.name or "", f"{each.size:,}") for each in seen.largest[:_SHOWN_FUNCTIONS]],
+        title=f"the largest of {seen.function_count:,} functions",
+    )
+
+
+def _show_engine(output: Output, looked: _Looked, manifest: Manifest) -> None:
+    """Whose engine it needs, or has in it; and that a host would take it."""
+    if (image := looked.image) is not None:
+        where = f"in {image['segments']} segments, on {image['pages_4k']} pages of 4 KiB"
+        output.say(f"image    {image['bytes']:,} bytes {where}")
+        output.say(f"engine   {image['engine'][:12]}  {image['engine_name'] or 'not installed here'}")
+        if image["engine_name"] is None:
+            output.say("         rho-wasm engines install, or build the tool again here", style="yellow")
+    elif looked.standalone:
+        output.say(f"engine   {(_standalone_of(manifest) or '')[:12]}, which it has in it: it stands alone")
+    else:
+        output.say("engine   none: it stands alone")
+    engine = f" that has the engine {manifest.engine.hex()[:12]}" if manifest.engine is not None else ""
+    output.say(f"a host{engine} would take it", style="green")
+
+
+def _standalone_of(manifest: Manifest) -> str | None:
+    """The SHA-256 of the engine that a standalone module has in it."""
+    named = (manifest.extensions or {}).get(ENGINE_EXTENSION)
+    return named.hex() if isinstance(named, bytes) else inert(str(named), limit=64) if named is not None else None
 
 
 class _Looked(NamedTuple):
-    imports: list[str]
-    exports: list[str]
     memory_bytes: int
     guest: Admitted | None = None
     """None for an image, of which nothing is compiled."""
     image: dict[str, Any] | None = None
     """Of an image alone: its engine, and what of that engine's memory it is."""
+    standalone: bool = False
+    """It has an installed engine in it."""
 
 
 def _look(data: bytes) -> _Looked:
@@ -112,10 +135,9 @@ def _look(data: bytes) -> _Looked:
     if is_image(data):
         admitted = admit_image(data)
         memory = admitted.image.pages * PAGE_BYTES
-        return _Looked([f"{IMAGE_MODULE}.{IMAGE_MEMORY}"], [], memory, image=_image(admitted, data))
+        return _Looked(memory, image=_image(admitted, data))
     found = admit(data, engine=_installed_engine(data))
-    imports = sorted(f"{module}.{name}" for module, name in found.imports)
-    return _Looked(imports, sorted(found.exports), found.memory_min_bytes, found)
+    return _Looked(found.memory_min_bytes, found, standalone=found.standalone)
 
 
 def _image(admitted: AdmittedImage, data: bytes) -> dict[str, Any]:
@@ -135,17 +157,6 @@ def _installed_engine(data: bytes) -> EngineBinary | None:
     """The one that the module claims to have in it."""
     claimed = claimed_engine(data, limits=HostLimits())
     return EngineShelf.default().find(claimed) if claimed is not None else None
-
-
-def section_sizes(module: bytes) -> list[tuple[str, int]]:
-    """The sections in their order, by name, with their sizes in bytes."""
-    found = []
-    for section in wasm.sections(module):
-        name = _SECTIONS[section.id] if section.id < len(_SECTIONS) else f"section {section.id}"
-        if section.id == 0:
-            name = "custom " + inert(section.reader(module).name(max_bytes=1024), limit=64)
-        found.append((name, section.end - section.start))
-    return found
 
 
 def add_to(app: typer.Typer) -> None:

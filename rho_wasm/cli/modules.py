@@ -12,6 +12,8 @@ import anyio
 import typer
 
 from rho_wasm.calls import ToolCall
+from rho_wasm.cli.declared_tools import show_tools
+from rho_wasm.cli.module_view import view
 from rho_wasm.cli.options import (
     JsonOption,
     PolicyOption,
@@ -24,14 +26,17 @@ from rho_wasm.cli.options import (
     text_argument,
 )
 from rho_wasm.cli.output import Output, UsageProblem
-from rho_wasm.cli.progress import engine_progress
+from rho_wasm.cli.progress import build_progress
 from rho_wasm.cli.results import show_result
 from rho_wasm.dynamic.strikes import Quarantine
 from rho_wasm.errors import Corrupt, StoreError
 from rho_wasm.events import Event, GenerationSwitched, StrikeCounted, ToolQuarantined
 from rho_wasm.host import Host
 from rho_wasm.offered import ToolSnapshot
+from rho_wasm.plain import jsonable
 from rho_wasm.results import ToolResult
+from rho_wasm.toolchains import languages
+from rho_wasm.toolchains.project import folder_name
 
 __all__ = ["add_to"]
 
@@ -39,45 +44,88 @@ DEFAULT_STORE = Path(".rho")
 
 
 def build_file(
-    source: Annotated[Path, typer.Argument(metavar="SRC", help="A source file: .wat, .c, .py, .js or .ts.")],
+    source: Annotated[
+        Path,
+        typer.Argument(metavar="SRC", help="A source file, or a folder with a main file: DIR/DIR.suffix, main.suffix."),
+    ],
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="OUT.wasm", help="Default: SRC with .wasm.")
+        Path | None, typer.Option("--out", "-o", metavar="OUT.wasm", help="Default: SRC with .wasm, or DIR/DIR.wasm.")
     ] = None,
-    language: Annotated[str | None, typer.Option("--language", metavar="L", help="Default: by the suffix.")] = None,
+    language: Annotated[
+        str | None, typer.Option("--language", "-l", metavar="L", help="Default: by the suffix of the (main) file.")
+    ] = None,
     manifest: Annotated[
-        Path | None, typer.Option("--manifest", metavar="FILE", help="Default: STEM.manifest.json beside SRC.")
+        Path | None,
+        typer.Option(
+            "--manifest",
+            metavar="FILE",
+            help="Default: STEM.manifest.json beside SRC, else what the source declares itself.",
+        ),
     ] = None,
     trusted: TrustedOption = False,
+    snapshot: Annotated[
+        bool | None,
+        typer.Option(
+            "--snapshot/--no-snapshot",
+            help="Run what a compiled tool does at its start now, not at each call. Default: by the language.",
+        ),
+    ] = None,
     standalone: Annotated[
         bool, typer.Option("--standalone", help="Put the interpreter of a Python or JavaScript tool into the module.")
     ] = False,
     as_json: JsonOption = False,
 ) -> int:
-    """Build a source into a module with its manifest inside."""
+    """Build a source, or a folder of them, into a module with its manifest inside."""
     output = Output(as_json=as_json)
     if language is None and source.suffix == ".wasm":
         raise UsageProblem(f"{source}: is a module already; build takes a source")
-    target = out or source.with_suffix(".wasm")
+    target = out or built_name(source)
     began = time.monotonic()
-    with engine_progress(output, "making the engine") as tell:
+    with build_progress(output, f"building {source}") as tell:
         artifact = anyio.run(
             lambda: artifact_of(
                 source,
                 language=language,
                 manifest=manifest,
                 trusted=trusted,
+                snapshot=snapshot,
                 standalone=standalone,
                 progress=tell,
             )
         )
     seconds = time.monotonic() - began
     write_whole(target, artifact.wasm)
-    output.object(artifact.as_json() | {"file": str(target), "build_ms": round(seconds * 1000), "log": artifact.log})
+    seen = view(artifact.wasm)
+    output.object(
+        artifact.as_json()
+        | {
+            "file": str(target),
+            "build_ms": round(seconds * 1000),
+            "log": artifact.log,
+            "imports": list(seen.imports),
+            "exports": [name for name, _ in seen.exports],
+            "manifest": jsonable(artifact.manifest.as_plain()),
+        }
+    )
     output.say(f"{target}  {len(artifact.wasm):,} bytes  {seconds * 1000:.0f} ms  {artifact.toolchain}")
     output.say(f"sha256 {artifact.sha256}", style="dim")
-    for tool in artifact.manifest.tools:
-        output.say(f"  {tool.name}: ", tool.description.splitlines()[0] if tool.description else "")
+    if artifact.log:
+        output.lines(artifact.log, style="yellow")
+    output.say("imports  ", ", ".join(seen.imports) or "none")
+    output.say("exports  ", ", ".join(name for name, _ in seen.exports) or "none")
+    if artifact.manifest.capabilities:
+        output.say("may ask for  ", ", ".join(artifact.manifest.capabilities))
+    show_tools(output, artifact.manifest)
     return 0
+
+
+def built_name(source: Path) -> Path:
+    """Where what is built of ``source`` goes: beside a file, into a folder under the folder's own name."""
+    if source.is_dir():
+        return source / f"{folder_name(source)}.wasm"
+    known = sorted(languages().values(), key=len, reverse=True)
+    suffix = next((suffix for suffix in known if source.name.endswith(suffix)), source.suffix)
+    return source.with_name(f"{source.name.removesuffix(suffix)}.wasm")
 
 
 def write_whole(path: Path, data: bytes) -> None:
@@ -100,7 +148,8 @@ def call(
         str,
         typer.Argument(
             metavar="TOOL|FILE",
-            help="A live tool of the store; or a file with tools: .wasm, or a source: .py, .js, .ts, .c or .wat.",
+            help="A live tool of the store; or a file with tools: .wasm, a source (.py, .js, .ts, .c, .cpp, .zig, .rs, .go, "
+            ".as.ts, .wat), or a folder of sources.",
         ),
     ],
     second: Annotated[
@@ -123,7 +172,7 @@ def call(
     withdrawn: list[Quarantine] = []
 
     async def of_file() -> ToolResult:
-        with engine_progress(output, "making the engine") as tell:
+        with build_progress(output, f"building {first}") as tell:
             artifact = await artifact_of(Path(first), progress=tell)
         assert second is not None
         if second not in artifact.tools:
@@ -146,7 +195,7 @@ def call(
 
     async def of_store() -> ToolResult:
         if is_source(Path(first)) or (first.endswith(".wasm") and await anyio.Path(first).is_file()):
-            with engine_progress(output, "making the engine") as tell:
+            with build_progress(output, f"building {first}") as tell:
                 tools = (await artifact_of(Path(first), progress=tell)).tools
             raise UsageProblem(f"name a tool of {first}: {', '.join(tools)}")
         existing_store(store)

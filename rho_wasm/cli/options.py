@@ -45,7 +45,7 @@ PolicyOption: TypeAlias = Annotated[
 ]
 TrustedOption: TypeAlias = Annotated[
     bool,
-    typer.Option("--trusted", help="Build C even where the compiler cannot be confined. For your own sources."),
+    typer.Option("--trusted", help="Build even where the compiler cannot be confined. For your own sources."),
 ]
 
 
@@ -94,8 +94,8 @@ def policy_of(path: Path | None) -> Policy:
 
 
 def is_source(path: Path) -> bool:
-    """Whether ``path`` is a file that ends as a source of some language does."""
-    return path.suffix in languages().values() and path.is_file()
+    """Whether ``path`` is a file that ends as a source of some language does, or a folder."""
+    return path.is_dir() or (path.name.endswith(tuple(languages().values())) and path.is_file())
 
 
 async def artifact_of(
@@ -104,22 +104,24 @@ async def artifact_of(
     language: str | None = None,
     manifest: Path | None = None,
     trusted: bool = False,
+    snapshot: bool | None = None,
     standalone: bool = False,
     progress: Progress | None = None,
 ) -> Artifact:
-    """What ``path`` is: a built module is taken as it is, a source is built.
+    """What ``path`` is: a built module is taken as it is, a source or a folder of sources is built.
 
-    ``progress`` hears of an engine that is made for it.
+    ``progress`` hears of the build.
     """
     if language is None and path.suffix == ".wasm":
         try:
             return Artifact.from_wasm(read_bytes(path, limit=64 * MIB))
         except ModuleRejected as error:
             raise InFile(path, error) from None
-    if language is None and path.suffix not in languages().values():
+    is_folder = await anyio.Path(path).is_dir()
+    if language is None and not is_folder and not path.name.endswith(tuple(languages().values())):
         known = ", ".join(sorted(languages().values()))
         raise UsageProblem(f"{path}: a module ends in .wasm, a source in one of {known}; or say --language")
-    if not await anyio.Path(path).is_file():
+    if not is_folder and not await anyio.Path(path).is_file():
         raise UsageProblem(f"{path}: no such file")
     declared = None
     if manifest is not None:
@@ -131,7 +133,13 @@ async def artifact_of(
             raise UsageProblem(f"{manifest}: a manifest is one JSON object")
     try:
         return await build(
-            path, language=language, manifest=declared, trusted=trusted, standalone=standalone, progress=progress
+            path,
+            language=language,
+            manifest=declared,
+            trusted=trusted,
+            snapshot=snapshot,
+            standalone=standalone,
+            progress=progress,
         )
     except ModuleRejected as error:
         raise InFile(path, error) from None

@@ -15,7 +15,7 @@ import typer
 from rho_wasm.cli.modules import DEFAULT_STORE, existing_store
 from rho_wasm.cli.options import JsonOption, PolicyOption, StoreOption, TrustedOption, artifact_of, policy_of
 from rho_wasm.cli.output import FAULT, REFUSED, Output, UsageProblem
-from rho_wasm.cli.progress import engine_progress
+from rho_wasm.cli.progress import build_progress
 from rho_wasm.dynamic.generation import Generation
 from rho_wasm.dynamic.review import Review
 from rho_wasm.dynamic.store import Store
@@ -139,8 +139,10 @@ def stage(
         raise UsageProblem("stage what? Name files to add, or tools with --remove")
 
     async def job(host: Host) -> Generation:
-        with engine_progress(output, "making the engine") as tell:
-            artifacts = [await artifact_of(path, trusted=trusted, progress=tell) for path in files or ()]
+        artifacts = []
+        for path in files or ():
+            with build_progress(output, f"building {path}") as tell:
+                artifacts.append(await artifact_of(path, trusted=trusted, progress=tell))
         return await host.source.stage(artifacts, remove or (), author=author or _author(), note=note)
 
     candidate = _with_host(store, policy, job, new=True)

@@ -19,13 +19,15 @@ from rho_wasm.sandbox.abi import WASI, WASI_IMPORTS
 from rho_wasm.sandbox.admission import admit
 from rho_wasm.sandbox.compile import validate
 from rho_wasm.sandbox.faults import CallFailed
+from rho_wasm.toolchains.assemblyscript import compile_assemblyscript, find_assemblyscript
 from rho_wasm.toolchains.binary_reader import read_module
 from rho_wasm.toolchains.c import compile_c
+from rho_wasm.toolchains.c_compiler import c_compiler, no_choice
 from rho_wasm.toolchains.declared import declared_manifest, without_declaration
 from rho_wasm.toolchains.engines.shelf import EngineShelf
 from rho_wasm.toolchains.engines.spec import Progress, engine_for
 from rho_wasm.toolchains.files import read_bounded
-from rho_wasm.toolchains.go import compile_go
+from rho_wasm.toolchains.go import compile_go, find_go
 from rho_wasm.toolchains.image_builder import INTERPRETED, ImageBuilder
 from rho_wasm.toolchains.limits import BuildLimits
 from rho_wasm.toolchains.module_edits import stub_imports
@@ -62,7 +64,17 @@ def _compiled() -> dict[str, _Language]:
     return {
         "c": _Language(".c", compile_c, others=(".h",)),
         "wat": _Language(".wat", compile_wat),
-        "go": _Language(".go", compile_go, ("go.mod", ".txt", ".json", ".csv", ".html"), runtime=True, snapshot=True),
+        "go": _Language(
+            ".go",
+            compile_go,
+            others=("go.mod", ".txt", ".json", ".csv", ".html"),
+            runtime=True,
+            snapshot=True,
+            find=find_go,
+        ),
+        "assemblyscript": _Language(
+            ".as.ts", compile_assemblyscript, others=(".ts",), snapshot=True, find=find_assemblyscript
+        ),
     }
 
 
@@ -89,6 +101,7 @@ async def build(
     language: str | None = None,
     manifest: Manifest | Mapping[str, Any] | None = None,
     trusted: bool = False,
+    compiler: str | None = None,
     snapshot: bool | None = None,
     standalone: bool = False,
     limits: BuildLimits | None = None,
@@ -105,7 +118,9 @@ async def build(
     ``manifest`` holds over ``STEM.manifest.json`` beside the source, and that over what the module declares of itself
     (``rho_manifest`` in guest_sdk/ABI.md), which is asked in the sandbox. A build runs in child processes
     bounded by ``limits``, and its module must pass ``host_limits`` (the defaults for both). A C compiler can read
-    nothing of the host; where the system cannot promise that, the build is refused unless ``trusted``. ``snapshot``
+    nothing of the host; where the system cannot promise that, the build is refused unless ``trusted``. ``compiler`` is
+    for C: ``clang``, or ``tinycc`` (extra ``tinycc``), which runs in the sandbox itself; None takes clang for a path
+    and for a source that is ``trusted``, and TinyCC, if it is installed, for any other text. ``snapshot``
     runs what a compiled guest does in ``_initialize`` now, inside the sandbox, instead of at each call; None leaves it
     to the language.
 
@@ -119,8 +134,8 @@ async def build(
     ``build_timeout``, ``build_memory``, ``build_too_large``, ``build_crashed``, ``build_unavailable``,
     ``source_unreadable``, ``source_too_large``, ``language_unknown``, ``manifest_missing``, ``missing_extra``,
     ``confinement_missing``, ``bad_manifest``, ``snapshot_failed``, ``image_too_large``, ``manifest_differs``,
-    ``standalone_already``, and those of :class:`EngineShelf`), and :class:`ModuleRejected` for a manifest or a module
-    that no host takes.
+    ``standalone_already``, ``compiler_unknown``, and those of :class:`EngineShelf`), and :class:`ModuleRejected` for a
+    manifest or a module that no host takes.
     """
     path = Path(source) if isinstance(source, os.PathLike) else None
     name = _choose(path, language) if language is not None or path is None else await language_of(path, limits=limits)
@@ -130,6 +145,8 @@ async def build(
     if name in INTERPRETED:
         async with ImageBuilder(shelf=engines, limits=limits, host_limits=host_limits, progress=progress) as builder:
             return await builder.build(source, language=name, manifest=manifest, standalone=standalone)
+    if name != "c":
+        no_choice(name, compiler)
     if standalone:
         raise BuildError(
             name, [Diagnostic(f"{name} is compiled: what it becomes stands alone")], reason="standalone_already"
@@ -140,6 +157,7 @@ async def build(
         name,
         manifest=manifest,
         trusted=trusted,
+        compiler=compiler,
         snapshot=snapshot,
         limits=limits or BuildLimits(),
         host_limits=host_limits or HostLimits(),
@@ -158,17 +176,19 @@ async def _compile(
     *,
     manifest: Manifest | Mapping[str, Any] | None,
     trusted: bool,
+    compiler: str | None,
     snapshot: bool | None,
     limits: BuildLimits,
     host_limits: HostLimits,
     tell: Progress,
 ) -> Artifact:
     language = _compiled()[name]
+    toolchain = c_compiler(compiler, operators=trusted or path is not None) if name == "c" else language.compile
     project = await _read_project(source, path, language, name=name, limits=limits)
     given = await _read_manifest(manifest, path, project, name=name, limits=host_limits)
     tell("compiling", 0.0)
     try:
-        built = await language.compile(project, limits=limits, trusted=trusted)
+        built = await toolchain(project, limits=limits, trusted=trusted)
     except OSError as error:
         why = f"the build could not run: {error.strerror or 'a system error'}"
         hint = "see that the temporary folder can be written, has room, and that processes can be started"
@@ -180,7 +200,7 @@ async def _compile(
     else:
         wasm = await anyio.to_thread.run_sync(without_declaration, wasm)
     if given is None:
-        raise _undeclared(name, project.name)
+        raise _undeclared(name, f"{Path(project.name).stem}.manifest.json" if path is not None else None)
     if language.snapshot if snapshot is None else snapshot:
         tell("starting it once", 0.8)
         wasm = await _initialised(wasm, name=name)
@@ -297,10 +317,10 @@ async def _read_beside(path: Path, *, name: str, limits: HostLimits) -> str | No
         raise _undeclared(name, path.name, "cannot be read as UTF-8 text") from None
 
 
-def _undeclared(language: str, file: str, why: str = "is missing") -> BuildError:
+def _undeclared(language: str, file: str | None, why: str = "is missing") -> BuildError:
     return BuildError(
         language,
-        [Diagnostic(f"the manifest {why}", file=inert(file, limit=128))],
+        [Diagnostic(f"the manifest {why}", file=inert(file, limit=128) if file is not None else None)],
         reason="manifest_missing",
         hint="declare the tools in the source, as the SDKs do (an export rho_manifest); or say them with manifest=, "
         "--manifest FILE, or STEM.manifest.json beside the source",

@@ -32,6 +32,34 @@ def test_build_makes_the_module_that_the_fixture_is(command: Command, own_folder
     assert answer["tools"] == ["echo"]
 
 
+def test_a_folder_is_built_into_itself_under_its_own_name(
+    command: Command, told: Callable[..., tuple[int, str]], own_folder: Path
+) -> None:
+    (own_folder / "echo").mkdir()
+    for name in ("echo.wat", "echo.manifest.json"):
+        (own_folder / "echo" / name).write_bytes(fixture(name).read_bytes())
+    code, answer = command("build", "echo", "--no-snapshot")
+    assert (code, answer["file"], answer["language"]) == (0, "echo/echo.wasm", "wat")
+    assert answer["exports"] == ["memory", "rho_alloc", "rho_call"]
+    assert answer["manifest"]["tools"][0]["name"] == "echo"
+    assert command("call", "echo", "echo", "-a", '{"text": "a"}')[1]["status"] == "ok"
+    assert command("call", "echo")[1]["error"]["message"] == "name a tool of echo: echo"
+    code, text = told("build", "echo/echo.wat")
+    assert code == 0
+    for word in ("building echo/echo.wat: compiling", "exports  memory", "echo: Answers its arguments", "2 examples"):
+        assert word in text
+
+
+def test_a_folder_of_several_languages_says_what_to_choose(command: Command, own_folder: Path) -> None:
+    (own_folder / "both").mkdir()
+    for name in ("a.wat", "b.c"):
+        (own_folder / "both" / name).write_text("x")
+    code, answer = command("build", "both")
+    assert (code, answer["error"]["reason"]) == (2, "language_unknown")
+    for word in ("a.wat (wat)", "b.c (c)", "--language"):
+        assert word in answer["error"]["message"]
+
+
 def test_a_build_that_fails_writes_nothing_and_names_line_and_column(command: Command, own_folder: Path) -> None:
     (own_folder / "bad.wat").write_text("(module\n  (func (exprot)))")
     (own_folder / "bad.manifest.json").write_bytes(fixture("echo.manifest.json").read_bytes())
@@ -73,6 +101,21 @@ def test_inspect_tells_what_a_module_is_without_running_it(command: Command) -> 
     assert set(answer["exports"]) >= {"memory", "rho_alloc", "rho_call"}
     assert answer["manifest"]["tools"][0]["name"] == "log_flood"
     assert sum(section["bytes"] for section in answer["sections"]) + 8 == answer["bytes"]
+
+
+def test_inspect_tells_functions_memory_and_what_is_asked_for(
+    command: Command, told: Callable[..., tuple[int, str]]
+) -> None:
+    answer = command("inspect", str(fixture("word_count.wasm")))[1]
+    sizes = [each["bytes"] for each in answer["functions"]]
+    assert sizes == sorted(sizes, reverse=True)
+    assert answer["functions"][0]["name"] == "rho_call"
+    assert answer["function_count"] > 10
+    assert (answer["memory_max_bytes"], answer["image"], answer["standalone_of"]) == (None, None, None)
+    text = told("inspect", str(fixture("host_calls.wasm")))[1]
+    assert "may ask for  clock.now" in text
+    assert "the largest of" in text
+    assert "stands alone" in text
 
 
 def test_inspect_of_a_module_that_no_host_takes_says_why_and_ends_with_three(

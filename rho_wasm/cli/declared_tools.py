@@ -1,0 +1,40 @@
+"""A manifest's tools with their arguments, for a person."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from rho_wasm.cli.output import Output
+from rho_wasm.frozen import thaw
+from rho_wasm.manifest import Manifest
+from rho_wasm.untrusted import inert
+
+__all__ = ["show_tools"]
+
+_SHOWN_CHARS = 200
+
+
+def show_tools(output: Output, manifest: Manifest) -> None:
+    """One block for each tool: its name, the first line of its description, its arguments, its hints, its examples."""
+    for tool in manifest.tools:
+        output.say(f"  {tool.name}: ", tool.description.splitlines()[0] if tool.description else "", style="green")
+        required = tool.input_schema.get("required", ())
+        for name, schema in tool.input_schema.get("properties", {}).items():
+            output.say(f"      {name}: {_kind(schema)}, {'required' if name in required else 'optional'}")
+        hints = [hint for hint in ("read_only", "destructive", "idempotent") if getattr(tool, hint)]
+        facts = [f"{len(tool.examples)} examples", *hints]
+        if tool.timeout_ms is not None:
+            facts.append(f"at most {tool.timeout_ms} ms")
+        output.say(f"      {', '.join(facts)}", style="dim")
+
+
+def _kind(schema: Any) -> str:
+    if not isinstance(schema, Mapping):
+        return "any"
+    kind = schema.get("type", "one of" if "enum" in schema or "const" in schema else "any")
+    said = " or ".join(kind) if isinstance(kind, list | tuple) else str(kind)
+    if "enum" in schema:
+        said += f" {json.dumps(thaw(schema['enum']), ensure_ascii=False, default=str)}"
+    return inert(said, limit=_SHOWN_CHARS)
