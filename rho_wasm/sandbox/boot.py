@@ -7,9 +7,12 @@ subset and nothing else, and fuel, time, memory and output are bounded.
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+
+import anyio.to_thread
 
 from rho_wasm.errors import ModuleRejected
 from rho_wasm.host_threads import HostThreads, NoThread
@@ -18,6 +21,7 @@ from rho_wasm.sandbox import wasi
 from rho_wasm.sandbox.abi import INITIALIZE
 from rho_wasm.sandbox.boot_instance import BootInstance, HostCall, Stopped
 from rho_wasm.sandbox.boot_wasi import process_functions
+from rho_wasm.sandbox.cache import NativeCache, native_key
 from rho_wasm.sandbox.capi import make_engine
 from rho_wasm.sandbox.compile import compile_native
 from rho_wasm.sandbox.config import EngineConfig, guest_config
@@ -102,6 +106,8 @@ async def boot(
     functions: Sequence[HostFunction] = (),
     limits: BootLimits | None = None,
     baseline: bool = True,
+    exceptions: bool = False,
+    cache: NativeCache | None = None,
 ) -> Booted:
     """Compiles and instantiates ``wasm``, lets ``drive`` do with the instance what starts it, and answers what it is.
 
@@ -110,7 +116,8 @@ async def boot(
     asked before each host function and answers True to stop the guest there: the call then raises :class:`Stopped`.
     ``arguments`` (with the program's name first) and ``environment`` are what WASI tells. ``functions`` are further
     host functions, or others for those of the same name. ``baseline`` compiles with wasmtime's quick compiler where it
-    can; what a module comes to is the same.
+    can; what a module comes to is the same. ``exceptions`` lets the module throw: for one that is pinned by its hash.
+    With a ``cache`` native code is kept there, for a module that is started often.
 
     Raises :class:`CallFailed` with the reasons of a call, :class:`ModuleRejected` where it does not compile or link,
     and what ``drive`` raises. Cancellation stops the guest, and leaves once it is gone.
@@ -120,19 +127,22 @@ async def boot(
         (function.module, function.name): function
         for function in (*FUNCTIONS, *wasi.FUNCTIONS, *process_functions(arguments, environment or {}), *functions)
     }
-    native, config = await _compiled(wasm, limits, baseline=baseline)
+    native, config = await _compiled(wasm, limits, baseline=baseline, exceptions=exceptions, cache=cache)
     instance = BootInstance(native, config, tuple(known.values()), limits, on_host_call)
     return await _in_thread(instance, drive)
 
 
-async def _compiled(wasm: bytes, limits: BootLimits, *, baseline: bool) -> tuple[bytes, EngineConfig]:
+async def _compiled(
+    wasm: bytes, limits: BootLimits, *, baseline: bool, exceptions: bool, cache: NativeCache | None
+) -> tuple[bytes, EngineConfig]:
     bounds = HostLimits(
         compile_cpu_ms=limits.compile_cpu_ms,
         compile_cpu_ms_max=limits.compile_cpu_ms,
         compile_memory_bytes=limits.compile_memory_bytes,
     )
-    config = _config(limits)
-    if baseline and config["signals_based_traps"]:
+    config = _config(limits).but(wasm_exceptions=int(exceptions))
+    # Winch knows no exceptions.
+    if baseline and not exceptions and config["signals_based_traps"]:
         quick = config.but(strategy=_BASELINE)
         try:
             return await compile_native(wasm, code_bytes=len(wasm), limits=bounds, config=quick), quick
@@ -140,7 +150,14 @@ async def _compiled(wasm: bytes, limits: BootLimits, *, baseline: bool) -> tuple
             if rejected.reason not in ("invalid", "compile_failed"):
                 raise
             # It does not know every instruction on every processor; whether the module is valid the other one says.
-    return await compile_native(wasm, code_bytes=len(wasm), limits=bounds, config=config), config
+    if cache is None:
+        return await compile_native(wasm, code_bytes=len(wasm), limits=bounds, config=config), config
+    key = native_key(hashlib.sha256(wasm).hexdigest(), config)
+    native = await anyio.to_thread.run_sync(cache.load, key)
+    if native is None:
+        native = await compile_native(wasm, code_bytes=len(wasm), limits=bounds, config=config)
+        await anyio.to_thread.run_sync(cache.store, key, native)
+    return native, config
 
 
 def _config(limits: BootLimits) -> EngineConfig:
