@@ -666,7 +666,7 @@ fn packedSpan(bytes: []const u8) u64 {
 }
 const exported = struct {
     fn alloc(size: usize) callconv(.c) ?[*]u8 {
-        return allocator.rawAlloc(size, .@"16", 0);
+        return allocator.rawAlloc(@max(size, 1), .@"16", 0);
     }
     fn callOnce(request: [*]const u8, size: usize) callconv(.c) u64 {
         return packedSpan(call(request[0..size]) catch |err| @panic(@errorName(err)));

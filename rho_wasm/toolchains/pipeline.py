@@ -32,10 +32,13 @@ from rho_wasm.toolchains.image_builder import INTERPRETED, ImageBuilder
 from rho_wasm.toolchains.limits import BuildLimits
 from rho_wasm.toolchains.module_edits import stub_imports
 from rho_wasm.toolchains.project import Project, folder_name, main_files, read_folder
+from rho_wasm.toolchains.rust import compile_rust
+from rho_wasm.toolchains.rust_compiler import find_rust
 from rho_wasm.toolchains.snapshot import initialised
 from rho_wasm.toolchains.source_text import Source, read_source
 from rho_wasm.toolchains.toolchain import Toolchain
 from rho_wasm.toolchains.wat import compile_wat
+from rho_wasm.toolchains.zig import compile_zig, find_zig
 from rho_wasm.untrusted import inert
 
 __all__ = ["build", "language_of", "languages", "missing"]
@@ -72,6 +75,8 @@ def _compiled() -> dict[str, _Language]:
             snapshot=True,
             find=find_go,
         ),
+        "zig": _Language(".zig", compile_zig, find=find_zig),
+        "rust": _Language(".rs", compile_rust, find=find_rust),
         "assemblyscript": _Language(
             ".as.ts", compile_assemblyscript, others=(".ts",), snapshot=True, find=find_assemblyscript
         ),
