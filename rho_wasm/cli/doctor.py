@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import anyio
 import typer
 
-from rho_wasm.cli.extras import Extra, extras
+from rho_wasm.cli.extras import Need, extras, needed
 from rho_wasm.cli.options import JsonOption
 from rho_wasm.cli.output import FAULT, WORKED, Output
 from rho_wasm.errors import RhoError
@@ -23,6 +23,7 @@ from rho_wasm.resources import fixture
 from rho_wasm.sandbox import NativeCache, SandboxStatistics
 from rho_wasm.sandbox.confine import landlock_version
 from rho_wasm.sandbox.ways import WAY_VARIABLE, why_not_native
+from rho_wasm.toolchains import languages
 from rho_wasm.toolchains.engines import EngineShelf, engine_specs
 
 __all__ = ["add_to"]
@@ -72,6 +73,7 @@ def _look() -> dict[str, Any]:
             }
             for spec in engine_specs()
         ],
+        "languages": [needed(language)._asdict() for language in languages()],
         "extras": [extra._asdict() for extra in extras()],
     }
 
@@ -121,14 +123,14 @@ def _lines(looked: dict[str, Any]) -> Iterator[_Line]:
         yield _Line("faults", _SIGNALS[guests["signals"]])
         off = guests["cache"] if guests["cache"] != "on" else ""
         yield _Line("cache", _kept(looked["cache"], off), hint="every process compiles for itself" if off else "")
-    yield _Line("building C", f"confined (Landlock {looked['landlock']})" if looked["landlock"] else _UNCONFINED)
+    yield _Line("compilers", f"confined (Landlock {looked['landlock']})" if looked["landlock"] else _UNCONFINED)
     yield _Line("engines", _kept(looked["shelf"]))
     for engine in looked["engines"]:
         hint = "" if engine["installed"] else f"rho-wasm engines install {engine['name']}"
         state = "installed" if engine["installed"] else "not installed"
         yield _Line("", f"{engine['name']} ({', '.join(engine['languages'])}): {state}", hint=hint)
-    for extra in looked["extras"]:
-        yield _extra(Extra(**extra))
+    for each in looked["languages"]:
+        yield _language(Need(**each))
 
 
 _TICKERS = {
@@ -161,11 +163,10 @@ def _kept(folder: dict[str, Any], off: str = "") -> str:
     return f"{said} ({off})" if off else said
 
 
-def _extra(extra: Extra) -> _Line:
-    brings = ", ".join(extra.brings)
-    if extra.problem is None:
-        return _Line("extra", f"{extra.name}: {brings}")
-    return _Line("extra", f"{extra.name}: {extra.problem}", hint=extra.hint)
+def _language(need: Need) -> _Line:
+    brings = f" ({', '.join(need.brings)})" if need.brings and need.problem is None else ""
+    said = f"{need.language} ({need.suffix}): {need.problem or 'ready'}{brings}"
+    return _Line("language", said, hint=need.hint)
 
 
 def add_to(app: typer.Typer) -> None:

@@ -1,4 +1,4 @@
-"""What the extras bring: what tools in a language need beside this package, whether it is there, and how to get it."""
+"""What tools in a language need beside this package, whether it is there, and how to get it: extras, and compilers."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ import importlib.util
 from typing import NamedTuple
 
 from rho_wasm.errors import BuildError
+from rho_wasm.toolchains import languages
 from rho_wasm.toolchains.engines.spec import PinnedFile
+from rho_wasm.toolchains.image_builder import INTERPRETED
+from rho_wasm.toolchains.pipeline import missing
 
-__all__ = ["Extra", "extra_for", "extras"]
+__all__ = ["Extra", "Need", "extra_for", "extras", "needed"]
 
 
 class Extra(NamedTuple):
@@ -22,6 +25,28 @@ class Extra(NamedTuple):
     problem: str | None
     hint: str
     """The pip command that helps."""
+
+
+class Need(NamedTuple):
+    """What one language needs here. ``problem`` is None where it is ready; else ``hint`` says what to run."""
+
+    language: str
+    suffix: str
+    brings: tuple[str, ...]
+    """The distributions of its extra, where it has one."""
+    problem: str | None
+    hint: str
+
+
+def needed(language: str) -> Need:
+    """Looks whether tools in ``language`` can be built here. Raises :class:`BuildError` (``language_unknown``)."""
+    suffix = languages().get(language, "")
+    extra = extra_for(language)
+    if extra is not None and extra.problem is not None:
+        return Need(language, suffix, extra.brings, extra.problem, extra.hint)
+    error = missing(language) if language not in INTERPRETED else None
+    problem, hint = (error.diagnostics[0].message, error.hint) if error is not None else (None, "")
+    return Need(language, suffix, extra.brings if extra is not None else (), problem, hint)
 
 
 def extras() -> tuple[Extra, ...]:

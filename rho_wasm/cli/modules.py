@@ -148,8 +148,8 @@ def call(
         str,
         typer.Argument(
             metavar="TOOL|FILE",
-            help="A live tool of the store; or a file with tools: .wasm, a source (.py, .js, .ts, .c, .cpp, .zig, .rs, .go, "
-            ".as.ts, .wat), or a folder of sources.",
+            help="A live tool of the store; or a file with tools: .wasm, a source (.py, .js, .ts, .c, .cpp, .zig, .rs, "
+            ".go, .as.ts, .wat), or a folder of sources.",
         ),
     ],
     second: Annotated[

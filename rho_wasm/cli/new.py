@@ -8,17 +8,17 @@ import re
 import shlex
 import shutil
 import sys
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from rho_wasm.builtin import builtin_tools
-from rho_wasm.cli.extras import extra_for
+from rho_wasm.cli.extras import needed
 from rho_wasm.cli.options import JsonOption
 from rho_wasm.cli.output import Output, UsageProblem
 from rho_wasm.resources import fixture
+from rho_wasm.toolchains import languages
 
 __all__ = ["add_to"]
 
@@ -33,37 +33,22 @@ _JAVASCRIPT_WORD = re.compile(
 """No constant of a module may be called so, or the template itself has one of that name."""
 
 
-class Language(StrEnum):
-    """The languages that there is a template in."""
-
-    PYTHON = "python"
-    JAVASCRIPT = "javascript"
-    TYPESCRIPT = "typescript"
-    C = "c"
-    WAT = "wat"
-
-    @property
-    def suffix(self) -> str:
-        """Of its files."""
-        return {"python": ".py", "javascript": ".js", "typescript": ".ts"}.get(self.value, f".{self.value}")
-
-    @property
-    def declares_itself(self) -> bool:
-        """Whether a source says itself what its tools are. Else a manifest beside it does."""
-        return self not in (Language.C, Language.WAT)
+_MANIFEST_BESIDE = ("c", "wat")
+"""The languages whose template does not declare its tools itself."""
 
 
 def new(
     name: Annotated[Path, typer.Argument(metavar="NAME", help="The folder to make. The tool is called as it is.")],
     language: Annotated[
-        Language, typer.Option("--language", "-l", help="What the tool is written in.")
-    ] = Language.PYTHON,
+        str, typer.Option("--language", "-l", metavar="L", help="What the tool is written in: rust, go, zig, ...")
+    ] = "python",
     as_json: JsonOption = False,
 ) -> int:
     """Make a folder with a tool that works, arguments to call it with, and a test. Nothing is overwritten."""
     output = Output(as_json=as_json)
+    suffix = _suffix(language)
     tool = _tool_name(name.name, language)
-    files = _files(tool, language)
+    files = _files(tool, language, suffix)
     try:
         name.mkdir(parents=True)
         for file, text in files.items():
@@ -73,13 +58,12 @@ def new(
     except OSError as error:
         raise UsageProblem(f"{name}: cannot be made: {error.strerror or error}") from None
     arguments = f"@{name / 'arguments.json'}"
-    source = str(name / f"{tool}{language.suffix}")
+    source = str(name / f"{tool}{suffix}")
     commands = [
         shlex.join([_program("python3", sys.executable), str(name / f"test_{tool}.py")]),
         shlex.join([*_this_program(), "call", source, tool, "--arguments", arguments]),
     ]
-    extra = extra_for(language)
-    needs = extra.hint if extra is not None and extra.problem is not None else None
+    needs = needed(language).hint or None
     output.object({"folder": str(name), "tool": tool, "files": sorted(files), "next": commands, "needs": needs})
     for file in sorted(files):
         output.say(str(name / file), style="green")
@@ -90,7 +74,15 @@ def new(
     return 0
 
 
-def _tool_name(folder: str, language: Language) -> str:
+def _suffix(language: str) -> str:
+    """Of the files of ``language``. Raises :class:`UsageProblem` where there is no template in it."""
+    suffix = languages().get(language)
+    if suffix is None:
+        raise UsageProblem(f"there is no template in {language!r}; there is one in {', '.join(sorted(languages()))}")
+    return suffix
+
+
+def _tool_name(folder: str, language: str) -> str:
     """What the tool is called, by its folder's name. Raises :class:`UsageProblem` where no tool can be called so."""
     name = folder.replace("-", "_")
 
@@ -101,26 +93,26 @@ def _tool_name(folder: str, language: Language) -> str:
         raise refused("is no name for a tool, which is of a-z, 0-9 and single _, and begins with a letter")
     if any(name == tool.name for tool in builtin_tools()):
         raise refused("is the name of a core tool, which no other may have")
-    if language is Language.PYTHON:
+    if language == "python":
         if keyword.iskeyword(name):
             raise refused("is a word of Python's")
         if importlib.util.find_spec(name) is not None:
             raise refused("is the name of a Python module, and its test would import the tool in that one's place")
-    if language in (Language.JAVASCRIPT, Language.TYPESCRIPT) and _JAVASCRIPT_WORD.fullmatch(name) is not None:
+    if language in ("javascript", "typescript") and _JAVASCRIPT_WORD.fullmatch(name) is not None:
         raise refused("is a word of JavaScript's")
     return name
 
 
-def _files(tool: str, language: Language) -> dict[str, str]:
+def _files(tool: str, language: str, suffix: str) -> dict[str, str]:
     """The texts of the files, by their names."""
-    names = [f"{_TEMPLATE}{language.suffix}", "arguments.json", f"test_{_TEMPLATE}.py"]
-    if not language.declares_itself:
+    names = [f"{_TEMPLATE}{suffix}", "arguments.json", f"test_{_TEMPLATE}.py"]
+    if language in _MANIFEST_BESIDE:
         names.append(f"{_TEMPLATE}.manifest.json")
     title = "".join(part.capitalize() for part in tool.split("_"))
     found = {}
     for name in names:
         text = fixture(f"new/{name}").read_text(encoding="utf-8")
-        text = text.replace(f"{_TEMPLATE}.py", f"{_TEMPLATE}{language.suffix}")
+        text = text.replace(f"{_TEMPLATE}.py", f"{_TEMPLATE}{suffix}")
         found[name.replace(_TEMPLATE, tool)] = text.replace(_TEMPLATE, tool).replace("TextFigures", title)
     return found
 

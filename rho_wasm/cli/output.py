@@ -41,6 +41,7 @@ REFUSED = 3
 FAULT = 4
 """The store or the host."""
 
+_USAGE_REASONS = ("missing_extra", "missing_toolchain", "language_unknown")
 _LINE_CHARS = 20_000
 """Of one text in a line that a person is shown."""
 
@@ -69,7 +70,7 @@ class UsageProblem(RhoError):
 
 def exit_code(error: BaseException) -> int:
     """The exit code for an error that ended a verb."""
-    if isinstance(error, UsageProblem) or getattr(error, "reason", None) in ("missing_extra", "language_unknown"):
+    if isinstance(error, UsageProblem) or getattr(error, "reason", None) in _USAGE_REASONS:
         return USAGE
     if isinstance(error, ToolError | CapabilityError):
         return FAILED

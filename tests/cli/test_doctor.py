@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from rho_wasm.sandbox.ways import why_not_native
+from rho_wasm.toolchains import languages
 from rho_wasm.toolchains.engines import cpython, quickjs
 from tests.cli.conftest import Command
 from tests.toolchains.engines.toy import toy_spec
@@ -33,6 +34,8 @@ def test_it_says_how_guests_run_here_and_what_is_kept_where(command: Command, ow
     assert told["cache"]["bytes"] > 0
     assert [engine["installed"] for engine in told["engines"]] == [False, False]
     assert [extra["name"] for extra in told["extras"]] == ["python", "javascript", "c"]
+    assert [each["language"] for each in told["languages"]] == list(languages())
+    assert all(each["problem"] is None or each["hint"] for each in told["languages"])
 
 
 def test_the_way_that_is_asked_for_is_the_way_that_it_names(
@@ -53,7 +56,8 @@ def test_what_is_missing_comes_with_the_pip_command(
     monkeypatch.setattr(quickjs, "SPEC", toy_spec(languages=("javascript",), distribution="not-there"))
     code, text = told("doctor")
     assert code == 0
-    assert text.count("pip install 'rho-wasm[toy]'") == 2
+    # TypeScript needs what JavaScript does.
+    assert text.count("pip install 'rho-wasm[toy]'") == 3
     assert "rho-wasm engines install toy" in text
 
 

@@ -59,7 +59,7 @@ def test_a_tool_in_webassembly_text_works_as_it_stands(command: Command) -> None
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("language", ["python", "javascript", "typescript", "c"])
-def test_a_tool_works_as_it_stands(command: Command, made_engines: Mapping[str, str], language: str) -> None:
+def test_a_tool_works_once_its_extra_is_there(command: Command, made_engines: Mapping[str, str], language: str) -> None:
     run_as_printed(command("new", "counted", "--language", language)[1]["next"], made_engines)
 
 
@@ -110,6 +110,15 @@ def test_a_name_that_no_tool_can_have_is_refused(
 def test_what_is_a_word_of_one_language_is_none_of_another(command: Command) -> None:
     for name, language in (("function", "python"), ("lambda", "javascript"), ("json", "javascript"), ("class", "wat")):
         assert command("new", name, "--language", language)[0] == 0
+
+
+def test_a_language_without_a_template_names_those_that_have_one(
+    told: Callable[..., tuple[int, str]], own_folder: Path
+) -> None:
+    code, text = told("new", "one", "--language", "ruby")
+    assert code == 2
+    assert text.startswith("rho-wasm: there is no template in 'ruby'; there is one in assemblyscript, c, ")
+    assert list(own_folder.iterdir()) == []
 
 
 def test_a_missing_extra_is_said_first(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import tempfile
@@ -17,11 +18,30 @@ from rho_wasm.manifest import Manifest
 from rho_wasm.sandbox.abi import MANIFEST_SECTION
 from rho_wasm.toolchains import BuildLimits, build, languages
 from rho_wasm.toolchains.binary_reader import read_module
+from rho_wasm.toolchains.pipeline import missing
 from tests.toolchains.conftest import MINIMAL_WAT
 
 
 def test_the_languages_are_named_with_their_suffixes() -> None:
-    assert languages() == {"c": ".c", "wat": ".wat", "python": ".py", "javascript": ".js", "typescript": ".ts"}
+    known = languages()
+    assert {
+        "c": ".c",
+        "wat": ".wat",
+        "python": ".py",
+        "javascript": ".js",
+        "typescript": ".ts",
+    }.items() <= known.items()
+    assert len(set(known.values())) == len(known)
+
+
+def test_a_language_says_what_it_is_missing_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert missing("wat") is None
+    monkeypatch.setattr(importlib.util, "find_spec", lambda *_: None)
+    lacking = missing("go")
+    assert lacking is not None
+    assert (lacking.reason, lacking.hint) == ("missing_extra", "pip install 'rho-wasm[go]'")
+    with pytest.raises(BuildError):
+        missing("cobol")
 
 
 @pytest.mark.anyio
@@ -106,14 +126,12 @@ async def test_text_never_names_a_file(tmp_path: Path, manifest: dict[str, Any])
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("kind", ["missing", "link", "folder", "pipe"])
+@pytest.mark.parametrize("kind", ["missing", "link", "pipe"])
 async def test_what_is_no_regular_file_is_not_read(tmp_path: Path, kind: str, manifest: dict[str, Any]) -> None:
     path = tmp_path / "tool.wat"
     if kind == "link":
         (tmp_path / "secret").write_text(MINIMAL_WAT)
         path.symlink_to(tmp_path / "secret")
-    elif kind == "folder":
-        path.mkdir()
     elif kind == "pipe":
         os.mkfifo(path)
     with pytest.raises(BuildError) as caught:
