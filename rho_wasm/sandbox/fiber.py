@@ -84,7 +84,6 @@ class FiberInstance:
 
     __slots__ = (
         "_all_fuel",
-        "_arguments",
         "_at_fuel",
         "_at_result",
         "_bounds",
@@ -94,12 +93,12 @@ class FiberInstance:
         "_error",
         "_export_of",
         "_exported",
+        "_first",
         "_free",
         "_fuel",
         "_limits",
         "_linked",
         "_memory",
-        "_memory_found",
         "_memory_of",
         "_moved",
         "_new_call",
@@ -110,6 +109,7 @@ class FiberInstance:
         "_new_store_of",
         "_poll",
         "_result",
+        "_second",
         "_slice_ends",
         "_trampolines",
         "_trap",
@@ -123,6 +123,8 @@ class FiberInstance:
         self.store = self.future = 0
         self._delete: Callable[[int], None] = store_delete
         self._poll: Callable[[int], bool] = future_poll
+        self._moved = False
+        """It has moved to a thread, and still is suspended again and again."""
         self._free = free
         self._trampolines = trampolines
         self._limits: Limits | None = None
@@ -131,7 +133,8 @@ class FiberInstance:
         values = (ffi.wasmtime_val_t * 2)()
         for value in values:
             value.kind = _I32
-        self._arguments: Any = (values[0].of, values[1].of)
+        self._first: Any = values[0].of
+        self._second: Any = values[1].of
         self._result: Any = ffi.wasmtime_val_t()
         self._fuel: Any = ctypes.c_uint64()
         self._trap: Any = ctypes.c_void_p()
@@ -157,9 +160,6 @@ class FiberInstance:
         _have_room()
         self._linked = linked
         self._slice_ends = slice_ends
-        self._poll = future_poll
-        self._delete = store_delete
-        self._moved = self._memory_found = False
         if self._limits is not limits:
             self._limits = limits
             self._bounds = (i64(limits.memory_bytes), i64(limits.table_elements), _ONE, _ONE, _ONE)
@@ -196,14 +196,19 @@ class FiberInstance:
             self._raise_fault()
         if error := set_yield_interval(self._context, _INTERVAL if linked.engine is None else _ENGINE_INTERVAL):
             check(error)
+        self._memory_of[2] = linked.exports[MEMORY][0]
+        export_nth(*self._memory_of)
 
     def call(self, export: str, *arguments: int) -> int | None:
         found, given, begin = self._export_of, self._new_call_of, self._new_call
         found[2], self._wanted = self._linked.exports[export]
         export_nth(*found)
-        for value, argument in zip(self._arguments, arguments, strict=False):
-            value.i32 = argument
-        given[3], given[5] = _COUNTS[len(arguments)], _COUNTS[self._wanted]
+        count = len(arguments)
+        if count:
+            self._first.i32 = arguments[0]
+            if count > 1:
+                self._second.i32 = arguments[1]
+        given[3], given[5] = _COUNTS[count], _COUNTS[self._wanted]
         for self.future in begin:
             break
         return self.go_on()
@@ -233,14 +238,9 @@ class FiberInstance:
         return answer
 
     def span(self) -> tuple[int, int]:
-        if not self._memory_found:
-            self._memory_of[2] = self._linked.exports[MEMORY][0]
-            export_nth(*self._memory_of)
-            self._memory_found = True
         return memory_data(self._context, self._memory) or 0, memory_size(self._context, self._memory)
 
     def grow(self, pages: int) -> bool:
-        self.span()  # It has been found then.
         return memory_grow(self._context, self._memory, pages)
 
     def fuel_left(self) -> int:
@@ -269,6 +269,8 @@ class FiberInstance:
         if self._error or self._trap:  # Of a call whose end nobody read.
             forget_fault(self._error.value, self._trap.value)
             self._error.value = self._trap.value = None
+        if self._poll is not future_poll:
+            self._poll, self._delete, self._moved = future_poll, store_delete, False
         self._free.append(self)
 
     @sure_entry
@@ -309,7 +311,11 @@ class Fibers:
             return FiberInstance(self._engine, self._trampolines, self._free)
 
 
-def _have_room(calls: int = 3) -> None:
-    """Raises RecursionError where Python would have no room for a callback: there it would end the process."""
+def _have_room(calls: int = 1) -> None:
+    """Raises RecursionError where Python would have no room for a callback: there it would end the process.
+
+    Called by what is called by whoever calls :meth:`FiberInstance.call`, so this is as deep as a callback of the first
+    poll. What that calls in turn it may be refused.
+    """
     if calls:
         _have_room(calls - 1)

@@ -15,7 +15,7 @@ from rho_wasm.sandbox.entry import sure_entry
 from rho_wasm.sandbox.faults import CallFailed, explain, out_of_memory, stopped
 from rho_wasm.sandbox.imports import HostFunction
 from rho_wasm.sandbox.instance import GuestInstance
-from rho_wasm.sandbox.memory import GuestMemory, OutOfBounds, span
+from rho_wasm.sandbox.memory import GuestMemory, OutOfBounds, bytes_at, span
 from rho_wasm.sandbox.module import Linked
 from rho_wasm.sandbox.state import CallState, Elsewhere, GuestTrap
 from rho_wasm.sandbox.ticker import PERIOD_MS
@@ -119,7 +119,7 @@ class GuestCall:
     def prepare(self, request: bytes, *, sliced: bool) -> None:
         """What to ask the guest. ``sliced``: on a stack that it can be left on; only where the runtime has those."""
         self.state.seed = request
-        self._sliced = sliced
+        self.state.hurried = self._sliced = sliced
 
     def go_on(self) -> bool:
         """Begins, or goes on where the guest was left. True once the call is over and ``answer`` there.
@@ -160,12 +160,15 @@ class GuestCall:
 
     def _open(self) -> None:
         runtime = self.runtime
-        self._began = self._began or time.monotonic()
-        self._ends_at = self._began + self._deadline_s
+        now = time.monotonic()
+        self._began = began = self._began or now
+        self._ends_at = began + self._deadline_s
         self._call_id = call_id = runtime.enter(self)
         if self._sliced:
+            linked = self._linked
+            self.slice_ends = now + (SLICE_S if linked.preparation is None else IMAGE_SLICE_S)
             fiber = runtime.take_fiber()
-            fiber.open(self._linked, call_id, self.state.limits, self.slice_ends)
+            fiber.open(linked, call_id, self.state.limits, self.slice_ends)
             self._instance = fiber
         else:
             self._instance = runtime.own_stack(self._linked, call_id, self.state.limits)
@@ -176,14 +179,15 @@ class GuestCall:
         try:
             if instance is not None:
                 try:
-                    spent, most = self._spent(instance), self.state.limits.fuel
+                    most = self.state.limits.fuel
+                    spent = most - instance.fuel_left() + self.state.charged
                     self.fuel_used = spent if spent < most else most
                 finally:
                     instance.close()
         finally:
-            if self._call_id:
-                self.runtime.leave(self._call_id)
-                self._call_id = 0
+            call_id, self._call_id = self._call_id, 0
+            if call_id:
+                del self.runtime.calls[call_id]
             self.guest_ms = (time.monotonic() - self._began) * 1000
 
     def _advance(self) -> bool:
@@ -230,7 +234,7 @@ class GuestCall:
             raise CallFailed("bad_answer", "the answer is empty")
         if length > limits.answer_bytes + limits.images_bytes:
             raise CallFailed("bad_answer", "the answer is too large", limit="answer_bytes", value=limits.answer_bytes)
-        answer = ctypes.string_at(self._inside(instance, pointer, length, "rho_call"), length)
+        answer: bytes = bytes_at(self._inside(instance, pointer, length, "rho_call"), length)
         if _RAISED in answer:  # Only of a handler that raised is it asked whether it did so for want of memory.
             self.memory_refused = instance.flag(GROW_REFUSED)
         return answer

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import ctypes
+from typing import Any
 
 from rho_wasm.sandbox.state import GuestTrap
 
-__all__ = ["GuestMemory", "OutOfBounds", "span"]
+__all__ = ["GuestMemory", "OutOfBounds", "bytes_at", "span"]
 
 _MASK = 0xFFFF_FFFF
+
+bytes_at: Any = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_ssize_t)(
+    ("PyBytes_FromStringAndSize", ctypes.pythonapi)
+)
+"""A copy of so many bytes at an address: ``ctypes.string_at``, without what that does in Python."""
 
 
 class OutOfBounds(ValueError):

@@ -24,7 +24,6 @@ from rho_wasm.sandbox.abi import (
 )
 from rho_wasm.sandbox.capi import Trampolines, make_engine, raise_epoch
 from rho_wasm.sandbox.config import EngineConfig, guest_config, interpreter_config
-from rho_wasm.sandbox.entry import sure_entry
 from rho_wasm.sandbox.guest_call import MAX_TICKS, GuestCall
 from rho_wasm.sandbox.instance import OwnStackInstance
 from rho_wasm.sandbox.module import Linked
@@ -88,7 +87,8 @@ class Runtime:
             )
         self._fibers = self._make_fibers() if way == "native" else None
         self._ids = itertools.count(1)
-        self._calls: dict[int, GuestCall] = {}
+        self.calls: dict[int, GuestCall] = {}
+        """Those that run, by the numbers that their stores carry: see :meth:`enter`."""
         self._closed = False
 
     def link(self, native: bytes | SealedFile, *, guest: bool = False) -> Linked:
@@ -126,18 +126,16 @@ class Runtime:
         return self.ticker.running()
 
     def enter(self, call: GuestCall) -> int:
-        """``call`` begins; host functions find it by the answer. Raises GuestTrap where no guest may run."""
+        """``call`` begins; host functions find it by the answer, until that is taken out of :attr:`calls`.
+
+        Raises GuestTrap where no guest may run.
+        """
         if self._closed:
             raise Closed("the sandbox")
         self._guard.check()
         call_id = next(self._ids)
-        self._calls[call_id] = call
+        self.calls[call_id] = call
         return call_id
-
-    @sure_entry
-    def leave(self, call_id: int) -> None:
-        """What was entered is over."""
-        del self._calls[call_id]
 
     def ask_all(self) -> None:
         """Every guest that runs asks now whether to go on."""
@@ -148,13 +146,13 @@ class Runtime:
         raise_epoch(self.engine, 1)
 
     def host_call(self, call_id: int, index: int, arguments: Sequence[int]) -> int | None:
-        return self._calls[call_id].host_call(_FUNCTIONS[index], arguments)
+        return self.calls[call_id].host_call(_FUNCTIONS[index], arguments)
 
     def epoch(self, call_id: int) -> int:
-        return self._calls[call_id].ask()
+        return self.calls[call_id].ask()
 
     def failed(self, call_id: int, error: BaseException) -> None:
-        if (call := self._calls.get(call_id)) is not None:
+        if (call := self.calls.get(call_id)) is not None:
             call.failed(error)
 
     def close(self) -> None:

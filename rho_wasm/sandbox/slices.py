@@ -23,6 +23,9 @@ class State(enum.Enum):
     CLOSED = "closed"
 
 
+_READY, _POLLING, _DONE = State.READY, State.POLLING, State.DONE
+
+
 class SlicedCall:
     """Drives one call. Any thread may, one at a time: wasmtime ends the process where two do, or one does too late.
 
@@ -34,7 +37,7 @@ class SlicedCall:
     def __init__(self, call: GuestCall, request: bytes) -> None:
         self._call = call
         self._lock = threading.Lock()
-        self._state = State.READY
+        self._state = _READY
         call.prepare(request, sliced=True)
         self.answer = b""
         """The answer's bytes, once it is done."""
@@ -48,9 +51,6 @@ class SlicedCall:
 
         :class:`Elsewhere` is raised where it has to begin again in a thread.
         """
-        call = self._call
-        call.state.hurried = True
-        call.slice_ends = time.monotonic() + call.slice_s
         return self._advance()
 
     def rest(self) -> bytes:
@@ -71,23 +71,23 @@ class SlicedCall:
         self._call.abandon()
 
     def _advance(self) -> bool:
-        call, after, mine = self._call, State.DONE, False
+        call, after, mine = self._call, _DONE, False
         cpu_began = time.thread_time()
         try:
             with self._lock:
-                if self._state is not State.READY:
-                    raise self._wrong(State.POLLING)
-                self._state = State.POLLING
+                if self._state is not _READY:
+                    raise self._wrong(_POLLING)
+                self._state = _POLLING
                 mine = True
             if not call.go_on():
-                after = State.READY
+                after = _READY
                 return False
             self.answer = call.answer
             return True
         finally:
             if mine:
                 self._state = after
-                if after is State.DONE and call.guest_ms <= _SLICE_MS:
+                if after is _DONE and call.guest_ms <= _SLICE_MS:
                     # It was no more than that, and asking how much takes longer than many a guest runs.
                     call.guest_cpu_ms = call.guest_ms
                 else:

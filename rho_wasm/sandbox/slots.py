@@ -73,9 +73,18 @@ class Slots:
 
     def take_now(self, tool: str, memory: int) -> bool:
         """Takes a slot if one is free and nobody waits. Whoever has one gives it back, once."""
-        if self._waiting or not self._fits(memory) or self._full(tool):
+        of_tool = self._per_tool.get(tool, 0) + 1
+        together = self._memory + memory
+        if (
+            self._waiting
+            or self._running >= self._most
+            or together > self._most_memory
+            or of_tool > self._most_per_tool
+        ):
             return False
-        self._count(tool, memory)
+        self._running += 1
+        self._memory = together
+        self._per_tool[tool] = of_tool
         return True
 
     async def take(self, tool: str, memory: int) -> bool:

@@ -73,6 +73,8 @@ class CallState:
     error: BaseException | None = None
     """An exception of the host itself that must not cross wasmtime; raised again once the guest is gone."""
     cancelled = False
+    logged = False
+    """Whether anything was ever logged."""
 
     def __init__(
         self,
@@ -92,12 +94,8 @@ class CallState:
     @cached_property
     def log(self) -> LogBuffer:
         """What the guest logs."""
+        self.logged = True
         return LogBuffer(self.limits.log_bytes)
-
-    @property
-    def logged(self) -> bool:
-        """Whether anything was ever logged."""
-        return "log" in self.__dict__
 
     @cached_property
     def clock(self) -> VirtualClock:

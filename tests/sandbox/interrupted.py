@@ -241,7 +241,7 @@ async def main(what: str, way: Any, guest: str) -> None:
                     found
                     | {"ended": ended, "afterwards": dict(calls.ended)}
                     | {"running": seen.running, "waiting": seen.waiting, "modules": seen.modules, "way": seen.way}
-                    | {"entered": len(sandbox._runtime._calls)}
+                    | {"entered": len(sandbox._runtime.calls)}
                 )
             )
 
