@@ -104,7 +104,7 @@ async def test_a_manifest_that_is_none_is_refused_with_its_fault(manifest: dict[
 @pytest.mark.anyio
 @pytest.mark.parametrize(
     ("source", "language"),
-    [("tool.wat", None), (Path("tool.rs"), None), (Path("tool"), None), ("int x;", "cobol"), ("x", "\x1b[31m")],
+    [("tool.wat", None), (Path("tool.cob"), None), (Path("tool"), None), ("int x;", "cobol"), ("x", "\x1b[31m")],
 )
 async def test_an_unknown_language_is_refused_and_the_known_ones_are_named(
     source: str | Path, language: str | None, manifest: dict[str, Any]
