@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import getpass
+import os
+import shlex
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
@@ -40,6 +42,16 @@ def _with_host(
             return await job(host)
 
     return anyio.run(run)
+
+
+def _command(verb: str, number: int, *, store: Path, policy: Path | None = None) -> str:
+    """What to type next, with the options that this command was given itself."""
+    words = ["rho-wasm", verb, str(number)]
+    if store != DEFAULT_STORE and str(store) != os.environ.get("RHO_WASM_STORE"):
+        words += ["--store", str(store)]
+    if policy is not None and str(policy) != os.environ.get("RHO_WASM_POLICY"):
+        words += ["--policy", str(policy)]
+    return shlex.join(words)
 
 
 def _author() -> str:
@@ -146,10 +158,13 @@ def stage(
         return await host.source.stage(artifacts, remove or (), author=author or _author(), note=note)
 
     candidate = _with_host(store, policy, job, new=True)
-    output.object(candidate.as_json())
+    verbs = ("approve", "activate") if "approval" in policy_of(policy).gates.on else ("activate",)
+    steps = [_command(verb, candidate.number, store=store, policy=policy) for verb in verbs]
+    output.object(candidate.as_json() | {"next": steps})
     changes = _changes(candidate) or "nothing changes (an artifact that was damaged is whole again)"
     output.say(f"generation {candidate.number} is staged: {changes}", style="cyan")
-    output.say(f"rho-wasm activate {candidate.number}", style="dim")
+    for step in steps:
+        output.say(step, style="dim")
     return 0
 
 
@@ -166,12 +181,21 @@ def activate(
     async def job(host: Host) -> tuple[Generation, Mapping[str, str]]:
         return await host.source.activate(number, floor=floor), host.source.damaged()
 
-    live = _with_host(store, policy, job)
-    return _show_live(output, *live)
+    live, damaged = _with_host(store, policy, job)
+    if live.number != number:
+        output.say(
+            f"another generation went live since {number} was staged: its changes were made to {live.parent}, "
+            f"and that is generation {live.number}",
+            style="yellow",
+        )
+    return _show_live(output, live, damaged)
 
 
 def rollback(
-    to: Annotated[int | None, typer.Option("--to", metavar="N", help="Default: the parent of the live one.")] = None,
+    number: Annotated[
+        int | None, typer.Argument(metavar="[N]", help="Default: the parent of the live one.", show_default=False)
+    ] = None,
+    to: Annotated[int | None, typer.Option("--to", metavar="N", help="The same as N.")] = None,
     note: Annotated[str, typer.Option("--note", metavar="TEXT", help="Why.")] = "",
     store: StoreOption = DEFAULT_STORE,
     policy: PolicyOption = None,
@@ -179,9 +203,12 @@ def rollback(
 ) -> int:
     """Make an earlier generation live again, at once."""
     output = Output(as_json=as_json)
+    if number is not None and to is not None and number != to:
+        raise UsageProblem(f"roll back to which? {number} and --to {to} are two generations")
+    wanted = number if to is None else to
 
     async def job(host: Host) -> tuple[Generation, Mapping[str, str]]:
-        return await host.source.rollback(to, author=_author(), note=note), host.source.damaged()
+        return await host.source.rollback(wanted, author=_author(), note=note), host.source.damaged()
 
     live = _with_host(store, policy, job)
     return _show_live(output, *live)
@@ -309,7 +336,7 @@ def approve(
     with Store.open(store) as opened:
         opened.approve(number, by=_author(), note=note)
     output.object({"approved": number, "review": review.as_json()})
-    output.say(f"approved: rho-wasm activate {number}", style="green")
+    output.say("approved: ", _command("activate", number, store=store, policy=policy), style="green")
     return 0
 
 

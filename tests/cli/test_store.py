@@ -29,6 +29,41 @@ def test_a_tool_is_staged_activated_called_and_rolled_back(command: Command) -> 
     assert states == {0: "live", 1: "rolled_back"}
 
 
+def test_a_generation_is_rolled_back_to_by_its_number_alone(command: Command) -> None:
+    command("stage", ECHO)
+    command("activate", "1")
+    assert command("rollback", "0")[1]["number"] == 0
+    assert command("rollback", "1", "--to", "1")[1]["number"] == 1
+    code, answer = command("rollback", "0", "--to", "1")
+    assert (code, answer["error"]["reason"]) == (2, "usage")
+
+
+def test_what_to_type_next_has_the_options_that_were_given(
+    command: Command, told: Callable[..., tuple[int, str]], own_folder: Path
+) -> None:
+    (own_folder / "policy.toml").write_text(APPROVAL)
+    given = ["--store", "my store", "--policy", "policy.toml"]
+    steps = command("stage", ECHO, *given)[1]["next"]
+    options = "--store 'my store' --policy policy.toml"
+    assert steps == [f"rho-wasm approve 1 {options}", f"rho-wasm activate 1 {options}"]
+    assert f"\nrho-wasm approve 2 {options}\nrho-wasm activate 2 {options}\n" in told("stage", TRAP, *given)[1]
+    assert f"approved: rho-wasm activate 1 {options}" in told("approve", "1", "--yes", *given)[1]
+    assert command("stage", ECHO)[1]["next"] == ["rho-wasm activate 1"]
+
+
+def test_a_candidate_that_another_switch_overtook_says_its_new_number(
+    command: Command, told: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    command("stage", ECHO)
+    command("stage", TRAP, "--note", "mine")
+    command("activate", "1")
+    code, text = told("activate", "2")
+    assert code == 0
+    assert "since 2 was staged: its changes were made to 1, and that is generation 3" in text
+    assert "mine; rebased on 1 as 3" in " ".join(told("generations")[1].split())
+
+
 def test_strikes_over_several_processes_take_a_tool_back_and_a_pardon_brings_it_again(command: Command) -> None:
     command("stage", TRAP)
     command("activate", "1")
