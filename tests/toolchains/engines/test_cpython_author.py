@@ -9,7 +9,7 @@ import pytest
 
 from rho_wasm.errors import BuildError, CapabilityError, ToolError
 from rho_wasm.results import AskUser, Failed, Halt, Image, Ok
-from rho_wasm.sandbox.wasi import RANDOM_NOTE
+from rho_wasm.sandbox.wasi import CLOCK_NOTE, RANDOM_NOTE
 from tests.toolchains.engines.cpython_host import Python, tool
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -159,6 +159,9 @@ async def test_time_is_virtual_and_a_sleep_waits_for_nobody(python: Python) -> N
     assert START <= before < START + 1
     assert 86_400 <= slept < 86_401
     assert today == "2025-01-02"
+    assert (30, CLOCK_NOTE) in python.log()
+    await python.value(tool("import logging\nlogging.info('no time is asked for')"))
+    assert python.log() == [(20, "no time is asked for")]
 
 
 async def test_chance_follows_from_the_request_and_not_from_loading(python: Python) -> None:

@@ -236,6 +236,33 @@ def test_a_file_that_is_not_there_says_that_none_are(guest: Guest) -> None:
     )
 
 
+def test_a_tool_that_exits_says_where_in_its_log(
+    guest: Guest, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Ended(BaseException):
+        pass
+
+    def end(status: int) -> None:
+        raise Ended(status)
+
+    monkeypatch.setattr("os._exit", end)
+    monkeypatch.setattr(guest.engine, "_stderr", sys.stderr)
+    loaded(guest, "import sys\nsys.exit('enough')")
+    with pytest.raises(Ended, match="1"):
+        guest.call("t")
+    assert capsys.readouterr().err.splitlines() == ["enough", "SystemExit at notes.py:6 in t: sys.exit('enough')"]
+
+
+def test_a_default_of_none_takes_none_whatever_the_annotation_says(guest: Guest) -> None:
+    source = "from rho import tool\n\n@tool\ndef t(n: int = None, data: bytes = None, s: str | None = None):\n"
+    reply = guest.load(source + "    return [n, data, s]\n")
+    properties = reply["ok"]["tools"][0]["input_schema"]["properties"]
+    assert properties["n"] == {"anyOf": [{"type": "integer"}, {"type": "null"}]}
+    assert properties["s"] == {"anyOf": [{"type": "string"}, {"type": "null"}]}
+    assert guest.call("t", {"n": None, "data": None}) == {"ok": [None, None, None]}
+    assert guest.call("t", {"n": 1.0, "data": "YQ"}) == {"ok": [1, b"a", None]}
+
+
 def test_answers_that_only_python_can_encode_are_encoded(guest: Guest) -> None:
     loaded(guest, "import collections\nreturn [b'x', collections.Counter('aab'), (1,)]")
     assert guest.call("t") == {"ok": [b"x", {"a": 2, "b": 1}, [1]]}

@@ -20,7 +20,7 @@ from ._random import CallRandom
 from ._tools import DeclarationError, Handler, Registry
 from ._trace import frames, head, message_of, raised, type_of
 
-__all__ = ["SCRUBBED_BYTES", "Engine"]
+__all__ = ["SCRUBBED_BYTES", "Engine", "tidy"]
 
 SCRUBBED_BYTES = 1024 * 1024
 """Of free memory behind all objects: what is freed there while a source is loaded is overwritten with zeros."""
@@ -77,7 +77,7 @@ class Engine:
             self._chance.forget()
         request[:] = bytes(len(request))
         del given, reply
-        _tidy()
+        tidy()
         gc.freeze()
         return data
 
@@ -126,7 +126,7 @@ class Engine:
 
     def _crash(self, error: BaseException) -> bytes:
         if isinstance(error, SystemExit):
-            self._exit(error.code)
+            self._exit(error)
         try:
             if isinstance(error, NotPlain) and error.path:
                 error.path[-1] = _PLACES.get(error.path[-1], error.path[-1])
@@ -139,10 +139,13 @@ class Engine:
         except BaseException:
             return _LAST_RESORT
 
-    def _exit(self, code: object) -> None:
-        """As the interpreter does it: what is no status is said, and is status 1."""
+    def _exit(self, error: SystemExit) -> None:
+        """As the interpreter does it: what is no status is said, and is status 1. The log tells where it was."""
+        code = error.code
         if code is not None and not isinstance(code, int):
-            self._stderr.write(f"{code}\n")
+            self._warn(code)
+        for line in frames(error.__traceback__, self._file, self._source.splitlines())[-1:]:
+            self._warn(f"SystemExit at {line}")
         self._flush()
         os._exit(code & 0xFF if isinstance(code, int) else int(code is not None))
 
@@ -164,7 +167,7 @@ class Engine:
             return marshal.loads(data)  # type: ignore[no-any-return]  # noqa: S302
         self._scratch[:size] = data
         del data
-        _tidy()
+        tidy()
         code: CodeType = marshal.loads(memoryview(self._scratch)[:size])  # noqa: S302
         self._scratch[:size] = bytes(size)
         return code
@@ -205,6 +208,12 @@ class Engine:
             traceback = traceback.tb_next
         return found
 
+    def _warn(self, what: object) -> None:
+        try:
+            self._stderr.write(f"{what}\n")
+        except Exception:
+            return  # The tool closed it, or this has no text.
+
     def _flush(self) -> None:
         try:
             self._stdout.flush()
@@ -222,7 +231,7 @@ def _packed(answer: dict[str, Any]) -> bytes:
     return encode(answer)
 
 
-def _tidy() -> None:
+def tidy() -> None:
     """Gives back what is not used, and overwrites it: what compiling left behind would be part of the image."""
     gc.collect()
     # Each takes the smallest hole that it fits in, or where there is none the free memory behind everything.

@@ -16,7 +16,7 @@ import typing
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, Union
 
-__all__ = ["ArgumentError", "Form", "FormError", "Forms", "Reader"]
+__all__ = ["ArgumentError", "Form", "FormError", "Forms", "Reader", "or_none"]
 
 Reader = Callable[[Any], Any]
 
@@ -54,6 +54,16 @@ class Form:
         self.schema = schema
         self.fits = fits
         self.read = read
+
+
+def or_none(form: Form) -> Form:
+    """The same, and None."""
+    read = form.read
+    return Form(
+        {"anyOf": [dict(form.schema), {"type": "null"}]},
+        lambda value: value is None or form.fits(value),
+        None if read is None else lambda value: None if value is None else read(value),
+    )
 
 
 class Forms:

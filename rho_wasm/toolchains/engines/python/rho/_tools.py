@@ -11,7 +11,7 @@ from typing import Any, TypeVar, overload
 from . import _docs
 from ._answers import Failed, answer
 from ._context import Context
-from ._forms import ArgumentError, FormError, Forms, Reader
+from ._forms import ArgumentError, FormError, Forms, Reader, or_none
 
 __all__ = ["DeclarationError", "Handler", "Registry"]
 
@@ -79,6 +79,8 @@ class Handler:
             except FormError as error:
                 why = f"the parameter {name!r}: {error}"
                 raise DeclarationError(why, function=function, parameter=name) from None
+            if default is None and not form.fits(None):
+                form = or_none(form)  # ``b: int = None`` is how many write ``int | None``.
             properties[name] = schema = dict(form.schema)
             if name in told:
                 schema.setdefault("description", told[name])
