@@ -14,6 +14,7 @@ from rho_wasm.untrusted import inert
 __all__ = ["show_tools"]
 
 _SHOWN_CHARS = 200
+_SHOWN_MEMBERS = 8
 
 
 def show_tools(output: Output, manifest: Manifest) -> None:
@@ -31,8 +32,15 @@ def show_tools(output: Output, manifest: Manifest) -> None:
 
 
 def _kind(schema: Any) -> str:
+    """What a schema wants, in its own words; of a union each member's, once."""
     if not isinstance(schema, Mapping):
         return "any"
+    for union in ("anyOf", "oneOf"):
+        if isinstance(members := schema.get(union), list | tuple) and "type" not in schema:
+            kinds = dict.fromkeys(_kind(member) for member in members[:_SHOWN_MEMBERS])
+            return inert(" or ".join(kinds) + (" or more" * (len(members) > _SHOWN_MEMBERS)), limit=_SHOWN_CHARS)
+    if isinstance(named := schema.get("$ref"), str):
+        return inert(named.rpartition("/")[2], limit=_SHOWN_CHARS)
     kind = schema.get("type", "one of" if "enum" in schema or "const" in schema else "any")
     said = " or ".join(kind) if isinstance(kind, list | tuple) else str(kind)
     if "enum" in schema:
