@@ -130,7 +130,14 @@ class _Build:
         temporary = folder / _TEMPORARY
         await anyio.Path(temporary).mkdir()
         outcome = await run_confined(
-            [str(self.compiler.program), f"--sysroot={self.compiler.sysroot}", *arguments],
+            [
+                str(self.compiler.program),
+                f"--sysroot={self.compiler.sysroot}",
+                # A panic names its file: "source/main.rs" and "sdk/src/host.rs", wherever that was.
+                f"--remap-path-prefix={folder}/=",
+                f"--remap-path-prefix={folder}=",
+                *arguments,
+            ],
             folder=folder,
             language=_LANGUAGE,
             read=self.compiler.read,

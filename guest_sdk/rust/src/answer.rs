@@ -52,17 +52,20 @@ pub fn halt(reason: impl Into<String>, value: impl IntoValue) -> Answer {
 }
 
 impl Answer {
+    #[track_caller]
     fn expect(self, shapes: &[Shape], what: &str) -> Self {
         assert!(shapes.contains(&self.shape), "{what}");
         self
     }
     /// For the host's screens, never for the model. Panics but on [`ok`] and [`failed`].
+    #[track_caller]
     pub fn details(self, details: impl IntoValue) -> Self {
         let mut this = self.expect(&[Shape::Ok, Shape::Failed], "details go with ok and failed only");
         this.map.insert("details", details);
         this
     }
     /// A png, jpeg, webp or gif, at most 16 of them. Panics but on [`ok`].
+    #[track_caller]
     pub fn image(self, mime_type: &str, data: impl Into<Vec<u8>>) -> Self {
         let mut this = self.expect(&[Shape::Ok], "images go with ok only");
         let image = value!({"mime_type": mime_type, "data": Bytes(data.into())});
@@ -75,6 +78,7 @@ impl Answer {
         this
     }
     /// What the user may choose, a map. Panics but on [`ask_user`].
+    #[track_caller]
     pub fn options(self, options: impl IntoValue) -> Self {
         let mut this = self.expect(&[Shape::AskUser], "options go with ask_user only");
         match options.into_value() {
@@ -84,13 +88,16 @@ impl Answer {
         this
     }
     /// The kind of the crash. Panics but on [`raised`].
+    #[track_caller]
     pub fn kind(self, kind: &str) -> Self {
         self.of_crash("type", kind)
     }
     /// Where it crashed, from the innermost out. Panics but on [`raised`].
+    #[track_caller]
     pub fn trace(self, lines: impl IntoIterator<Item = String>) -> Self {
         self.of_crash("trace", lines.into_iter().collect::<Vec<_>>())
     }
+    #[track_caller]
     fn of_crash(self, key: &str, value: impl IntoValue) -> Self {
         let mut this = self.expect(&[Shape::Raised], "a kind and a trace go with raised only");
         if let Some(Value::Map(mut about)) = this.map.remove("raised") {

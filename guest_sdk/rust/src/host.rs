@@ -116,14 +116,18 @@ impl std::error::Error for HostError {}
 /// Asks the host for a capability, which `rho::tools!` must declare. `arguments` is a map.
 ///
 /// Panics for arguments that are no map or no plain data, and for a reply that is none.
+#[track_caller]
 pub fn host_call(capability: &str, arguments: impl IntoValue) -> Result<Value, HostError> {
     let arguments = arguments.into_value();
     assert!(matches!(arguments, Value::Map(_)), "the arguments of a host call are a map");
-    let request = encode(&value!({"capability": capability, "arguments": arguments}));
-    let reply = abi::host_call(&request.unwrap_or_else(|wrong| panic!("the arguments of a host call: {wrong}")));
-    match read_reply(decode(&reply).unwrap_or_else(|wrong| panic!("the reply of the host: {wrong}"))) {
-        Some(read) => read,
-        None => panic!("the reply of the host is neither ok nor an error"),
+    let request = match encode(&value!({"capability": capability, "arguments": arguments})) {
+        Ok(request) => request,
+        Err(wrong) => panic!("the arguments of a host call are {wrong}"),
+    };
+    match decode(&abi::host_call(&request)).map(read_reply) {
+        Ok(Some(reply)) => reply,
+        Ok(None) => panic!("the reply of the host is neither ok nor an error"),
+        Err(wrong) => panic!("the reply of the host is {wrong}"),
     }
 }
 
