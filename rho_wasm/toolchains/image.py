@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import struct
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
@@ -10,12 +11,17 @@ from typing import NamedTuple
 from rho_wasm.errors import BuildError, Diagnostic
 from rho_wasm.limits import HostLimits
 from rho_wasm.manifest import Manifest
-from rho_wasm.sandbox.abi import IMAGE_MEMORY, IMAGE_MODULE, MANIFEST_SECTION
+from rho_wasm.sandbox.abi import IMAGE_MEMORY, IMAGE_MODULE, MANIFEST_SECTION, PAGE_BYTES
 from rho_wasm.sandbox.admission_module import DATA, IMPORT
 from rho_wasm.sandbox.data_segments import InitialMemory
-from rho_wasm.wasm import CUSTOM, HEADER, encode_name, encode_section, encode_u32
+from rho_wasm.wasm import CUSTOM, HEADER, custom, encode_name, encode_section, encode_u32, with_custom
 
-__all__ = ["write_image"]
+__all__ = ["TOUCHED_SECTION", "touched_pages", "with_touched_pages", "write_image"]
+
+TOUCHED_SECTION = "rho.touched"
+"""Of an engine: numbers of pages of 4 KiB, each as 4 bytes, which every call of a tool looks at far from all others."""
+_PAGE = 4_096
+_U32 = struct.Struct("<I")
 
 _ALWAYS_MERGED = 64
 """Bytes between two runs that are copied rather than gone round: a segment of its own costs as much as copying 2 KiB,
@@ -39,6 +45,7 @@ def write_image(
     changes: Iterable[tuple[int, bytes]],
     manifest: Manifest,
     limits: HostLimits,
+    touched: Iterable[int] = (),
 ) -> bytes:
     """The image over the module ``engine`` of a memory of ``pages`` that differs from the engine's by ``changes``.
 
@@ -46,12 +53,18 @@ def write_image(
     together become one, the smallest gaps first, until ``limits.image_segments`` are left; what lies between them is
     the engine's own memory. ``manifest.engine`` is written where it is not said. The same input gives the same bytes.
 
+    Of each page of 4 KiB in ``touched`` the image has a byte, which is the engine's own if nothing there changed. To
+    look at one page of an engine's memory costs a call 5 µs (the processor faults, the system maps the 16 pages around
+    it, and unmaps them in the end), to have it written to with the image half of that. Where there would be too many
+    segments they are left out.
+
     Raises :class:`BuildError` (``image_too_large``) beyond ``limits.image_bytes``.
     """
     if manifest.engine is None:
         manifest = manifest.model_copy(update={"engine": hashlib.sha256(engine).digest()})
     memory = InitialMemory(engine)
     runs = _merged([_Run(offset, offset + len(data), [(offset, data)]) for offset, data in changes if data], limits)
+    runs = _with_touched(runs, touched, memory, limits)
     # Refused before it is put together: what loading changed may be all of a large memory.
     size = sum(run.end - run.offset for run in runs)
     if size <= limits.image_bytes:
@@ -66,6 +79,26 @@ def write_image(
         reason="image_too_large",
         hint="let the file make less when it is loaded: large data can be made inside the tool's function",
     )
+
+
+def with_touched_pages(engine: bytes, pages: Iterable[int]) -> bytes:
+    """The module ``engine`` with a section that says so."""
+    return with_custom(engine, TOUCHED_SECTION, b"".join(map(_U32.pack, pages)))
+
+
+def touched_pages(engine: bytes) -> tuple[int, ...]:
+    """What the section of ``engine`` says; nothing where it has none."""
+    said = custom(engine, TOUCHED_SECTION) or b""
+    return tuple(page for (page,) in _U32.iter_unpack(said[: len(said) // _U32.size * _U32.size]))
+
+
+def _with_touched(runs: list[_Run], touched: Iterable[int], memory: InitialMemory, limits: HostLimits) -> list[_Run]:
+    had = {page for run in runs for page in range(run.offset // _PAGE, (run.end - 1) // _PAGE + 1)}
+    inside = memory.pages * PAGE_BYTES // _PAGE
+    places = [page * _PAGE for page in sorted(set(touched) - had) if page < inside]
+    if len(runs) + len(places) > limits.image_segments:
+        return runs
+    return sorted([*runs, *(_Run(place, place + 1, [(place, memory.read(place, 1))]) for place in places)])
 
 
 def _merged(runs: Sequence[_Run], limits: HostLimits) -> list[_Run]:

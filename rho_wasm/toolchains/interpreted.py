@@ -15,7 +15,7 @@ from rho_wasm.manifest import Manifest
 from rho_wasm.sandbox import Sandbox
 from rho_wasm.sandbox.admission_image import admit_image
 from rho_wasm.sandbox.images import EngineBinary, LoadedSource
-from rho_wasm.toolchains.image import write_image
+from rho_wasm.toolchains.image import touched_pages, write_image
 from rho_wasm.toolchains.load_reply import manifest_of
 from rho_wasm.untrusted import inert
 
@@ -83,7 +83,14 @@ def _written(
     manifest = manifest_of(
         loaded.reply, language=language, file=file, engine=engine.sha256, extensions=extensions, limits=limits
     )
-    wasm = write_image(engine=engine.wasm, pages=loaded.pages, changes=loaded.changes, manifest=manifest, limits=limits)
+    wasm = write_image(
+        engine=engine.wasm,
+        pages=loaded.pages,
+        changes=loaded.changes,
+        manifest=manifest,
+        limits=limits,
+        touched=touched_pages(engine.wasm),
+    )
     admit_image(wasm, limits=limits)
     return SourceImage(wasm, manifest)
 

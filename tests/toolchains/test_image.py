@@ -16,7 +16,7 @@ from rho_wasm.limits import HostLimits, Limits
 from rho_wasm.sandbox.admission_image import admit_image
 from rho_wasm.sandbox.data_segments import InitialMemory
 from rho_wasm.sandbox.loading import changes
-from rho_wasm.toolchains.image import write_image
+from rho_wasm.toolchains.image import touched_pages, with_touched_pages, write_image
 from tests.sandbox.toy_engine import MANIFEST
 
 PAGE = 65_536
@@ -116,3 +116,26 @@ def test_an_image_over_its_bytes_is_a_build_error_that_says_both_sizes() -> None
             written(runs, limits=limits)
         assert refused.value.reason == "image_too_large"
         assert "1,000" in str(refused.value)
+
+
+def test_of_each_page_that_calls_touch_there_is_a_byte_of_the_engines_own_unless_something_there_changed() -> None:
+    runs = [(5, b"x"), (8_190, b"over the end")]
+    image = write_image(
+        engine=ENGINE, pages=2, changes=runs, manifest=MANIFEST, limits=HostLimits(), touched=[15, 0, 2, 15, 31, 4_000]
+    )
+    laid_over = admit_image(image).image
+    assert (laid_over.size, laid_over.touched) == (1 + 12 + 1 + 1, 1 + 2 + 2)
+    assert laid(image, HostLimits()) == laid(written(runs), HostLimits())
+
+
+def test_there_are_no_such_bytes_where_they_would_take_the_place_of_what_changed() -> None:
+    limits = HostLimits(image_segments=3)
+    runs = [(0, b"a"), (5_000, b"b")]
+    image = write_image(engine=ENGINE, pages=2, changes=runs, manifest=MANIFEST, limits=limits, touched=[7, 9])
+    assert image == written(runs, limits=limits)
+
+
+def test_an_engine_says_which_pages_calls_touch_and_one_that_does_not_names_none() -> None:
+    said = with_touched_pages(ENGINE, [3, 70_000])
+    wasmtime.Module.validate(wasmtime.Engine(), said)
+    assert (touched_pages(said), touched_pages(ENGINE)) == ((3, 70_000), ())

@@ -9,6 +9,7 @@ objects, is looked at when the engine is made, and the engine is tried before it
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from importlib import resources
@@ -28,6 +29,7 @@ from rho_wasm.toolchains.binary import FUNCTION, Module
 from rho_wasm.toolchains.binary_reader import read_module
 from rho_wasm.toolchains.engines.python.bootstrap import GIVEN_BYTES, MARK, ROOM_BYTES, STACK_BYTES
 from rho_wasm.toolchains.engines.spec import EngineSpec, SelfTest
+from rho_wasm.toolchains.image import with_touched_pages
 from rho_wasm.toolchains.module_additions import add_imports
 from rho_wasm.toolchains.module_edits import ENOSYS, append_module, stub_imports
 from rho_wasm.toolchains.snapshot import boot_module, snapshot
@@ -65,14 +67,20 @@ _EVAL_PARAMS = 6
 # What cpython.wat relies on: where things are in a bytes object and a bytearray of 32 bits.
 _SIZE, _CONTENT = 8, 16
 _ALLOCATED, _BYTES, _START = 12, 16, 20
+# And in any object and a list, of which the pinned interpreter's own None tells whether it still holds.
+_REFERENCES, _ITEMS = 0, 12
+_IMMORTAL = 0x3FFF_FFFF
+"""As a count of references, it is never changed (PEP 683)."""
+_MOST_REFERENCES = 1 << 24
+_U32 = struct.Struct("<I")
 _MARSHAL_MAP = ord("{")
 """What an answer in marshal's format begins with. In CBOR, a map never does."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Addresses:
-    """Where things are in the snapshot: three functions, the bytearray of requests, what gives it and C room; where all
-    bytecode is (pairs of an address and a length), and room for another copy of it."""
+    """Where things are in the snapshot: three functions, the bytearray of requests, what gives it and C room; the list
+    of what lasts; where all bytecode is (pairs of an address and a length), and room for another copy of it."""
 
     load: int
     call: int
@@ -82,6 +90,7 @@ class _Addresses:
     unpacked: int
     originals: int
     stack: int
+    lasting: int
     places: int
     codes: int
 
@@ -105,18 +114,22 @@ async def build_engine(wasm: bytes) -> bytes:
         functions=_preopens(),
     )
     addresses = _addresses(booted)
-    booted = replace(booted, memory=_with_originals(addresses, booted))
+    memory = bytearray(booted.memory)
+    _copy_code(memory, addresses, booted)
+    _make_immortal(memory, addresses, booted)
+    booted = replace(booted, memory=bytes(memory))
     append_module(module, _assembled(_text("marshal.wat")))
     adaptors = _assembled(_adaptors_wat(addresses, booted))
     append_module(module, adaptors, functions={"vectorcall": _vectorcall(module, booted)})
     # What waits on the stack that it had is never gone back to.
-    return snapshot(
+    engine = snapshot(
         module,
         replace(booted, globals={_STACK_POINTER: _stack_pointer(addresses)}),
         keep_exports=(MEMORY, ALLOC, LOAD, CALL),
         zero=_dead_stack(booted),
         export_globals=True,
     )
+    return with_touched_pages(engine, [int(page) for page in _text("python/touched.txt").split()])
 
 
 def _let_log(module: Module, *, stubs: Sequence[str]) -> None:
@@ -195,9 +208,8 @@ def _is_zero(booted: Booted, start: int, length: int) -> bool:
     return booted.memory.count(0, start, start + length) == length
 
 
-def _with_originals(addresses: _Addresses, booted: Booted) -> bytes:
-    """The memory, with a copy of all bytecode where there is room for it."""
-    memory = bytearray(booted.memory)
+def _copy_code(memory: bytearray, addresses: _Addresses, booted: Booted) -> None:
+    """Copies all bytecode to where there is room for it."""
     at = booted.unsigned(addresses.originals + _START, 4)
     end = at + booted.unsigned(addresses.originals + _SIZE, 4)
     for place in range(addresses.places, addresses.places + 4 * addresses.codes, 8):
@@ -206,7 +218,26 @@ def _with_originals(addresses: _Addresses, booted: Booted) -> bytes:
             raise _unexpected("bytecode is not where it is said to be")
         memory[at : at + length] = booted.memory[code : code + length]
         at += length
-    return bytes(memory)
+
+
+def _make_immortal(memory: bytearray, addresses: _Addresses, booted: Booted) -> None:
+    """Makes the objects of the list ``lasting`` immortal, and empties the list.
+
+    Loading a tool, and each call, would else count its references to things that stay anyway, and each count that
+    changes is a page of 4 KiB that the call copies.
+    """
+    size = 4 * booted.unsigned(addresses.lasting + _SIZE, 4)
+    items = booted.unsigned(addresses.lasting + _ITEMS, 4)
+    objects = [each for (each,) in _U32.iter_unpack(booted.memory[items : items + size])]
+    if not objects or booted.unsigned(objects[0] + _REFERENCES, 4) != _IMMORTAL:
+        raise _unexpected("None is not immortal")
+    for each in objects:
+        references = booted.unsigned(each + _REFERENCES, 4)
+        if references != _IMMORTAL and not 0 < references < _MOST_REFERENCES:
+            raise _unexpected("an object is not laid out as expected")
+        _U32.pack_into(memory, each + _REFERENCES, _IMMORTAL)
+    memory[items : items + size] = bytes(size)
+    _U32.pack_into(memory, addresses.lasting + _SIZE, 0)
 
 
 def _vectorcall(module: Module, booted: Booted) -> int:
@@ -295,7 +326,7 @@ SPEC = EngineSpec(
         "PSF-2.0 AND Apache-2.0 AND Zlib AND bzip2-1.0.6 AND BSD-2-Clause AND MIT AND Apache-2.0 WITH LLVM-exception"
     ),
     upstream="CPython 3.12.0, VMware Labs' webassembly-language-runtimes python/3.12.0+20231211-040d5a6",
-    revision=3,
+    revision=4,
     build=build_engine,
     test=SelfTest(
         file="check.py",

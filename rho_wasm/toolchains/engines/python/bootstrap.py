@@ -18,6 +18,7 @@ import marshal
 import os
 import sys
 import time
+import types
 from collections.abc import Mapping, Sequence
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
@@ -39,6 +40,15 @@ _ROUNDS = 12
 """Bytecode adapts to what it works on while it runs for the first few times; each adaption would change a page."""
 _BYTECODE = CodeType.__basicsize__
 """Where a code object's bytecode begins."""
+_LASTING = frozenset(
+    {
+        *(bytes, str, int, float, tuple, dict, list, set, frozenset, CodeType, FunctionType, ModuleType),
+        *(types.BuiltinFunctionType, types.MethodDescriptorType, types.ClassMethodDescriptorType),
+        *(types.WrapperDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType),
+        *(types.MethodType, types.CellType, types.MappingProxyType, property, classmethod, staticmethod),
+    }
+)
+"""Types of objects that may be immortal: nothing happens when they end but that their memory is given back."""
 _LARGER_THAN_HOLES = 2 * 1024 * 1024
 _HOLES = (*range(1024 * 1024, 32_768, -32_768), *range(32_768, 8_192, -256), *range(8_192, 1, -8))
 
@@ -100,6 +110,8 @@ def boot(texts: Mapping[str, str], modules: Sequence[str], warm: str) -> None:
         setattr(sys, f"__{name}__", stream)
     logging.root.addHandler(sys.modules["rho._host"].LogHandler())
     logging.root.setLevel(logging.DEBUG)
+    # When a record was made nobody is told; a look at the clock would be told in each call's log.
+    setattr(logging, "time", types.SimpleNamespace(**vars(time) | {"time": lambda: 0.0}))  # noqa: B010
     logging.getLogger("asyncio").setLevel(logging.WARNING)
     given = bytearray(GIVEN_BYTES)
     engine = sys.modules["rho._engine"].Engine(rho._registry, chance)
@@ -120,13 +132,15 @@ def boot(texts: Mapping[str, str], modules: Sequence[str], warm: str) -> None:
     places = array.array("I", [part for code in codes for part in (id(code) + _BYTECODE, len(code.co_code))])
     originals = bytearray(sum(places[1::2]))
     kept.append(codes)
+    kept.append(lasting := _lasting(codes))
     behind = bytes(_LARGER_THAN_HOLES)
     for _ in range(2):
         kept.append(_filled(behind))
     gc.collect()
     gc.freeze()
+    sys.modules["rho._engine"].tidy()
     bytearray(2 * sys.modules["rho._engine"].SCRUBBED_BYTES)
-    where = (load, call, explain, given, room, unpacked, originals, stack)
+    where = (load, call, explain, given, room, unpacked, originals, stack, lasting)
     os.write(1, MARK + b" ".join(b"%d" % number for number in (*map(id, where), *places.buffer_info())))
     # Called by C, so that CPython's way to call a function is among what the interpreter is in.
     list(map(_stop, (kept,)))
@@ -143,6 +157,18 @@ def _all_code() -> list[CodeType]:
             found[id(code)] = code
             wanted += [each for each in code.co_consts if type(each) is CodeType]
     return list(found.values())
+
+
+def _lasting(codes: Sequence[CodeType]) -> list[Any]:
+    """Objects that the engine never lets go of, so that nobody need count who refers to them. None is the first."""
+    found: list[Any] = [None, *codes]
+    found += [each for each in gc.get_objects() if type(each) in _LASTING or isinstance(each, type)]
+    names: set[str] = set()
+    for code in codes:
+        names.update(code.co_names, code.co_varnames)
+        if code.co_filename.startswith("<rho"):
+            found += [each for each in code.co_consts if type(each) in _LASTING]
+    return found + sorted(names)
 
 
 def _stop(kept: object) -> None:
