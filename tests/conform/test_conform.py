@@ -70,19 +70,6 @@ async def test_a_guest_that_keeps_the_abi_has_nothing_to_be_told(shared_cache: N
     assert {clause.status for clause in report.clauses} == {"pass", "warning", "not_applicable"}
 
 
-async def test_text_of_a_guest_reaches_the_report_inert(shared_cache: NativeCache) -> None:
-    report = await conform(answering({"\x1b[31mred\u202e": 1}), cache=shared_cache)
-    told = broken(report)["answer.shape"] + str(report.as_json())
-    assert "\x1b" not in told
-    assert "\u202e" not in told
-
-
-async def test_calls_that_take_too_long_together_are_no_longer_made(shared_cache: NativeCache) -> None:
-    slow = guest("(loop $l (br $l)) unreachable")
-    report = await conform(slow, limits=HostLimits(call=Limits(deadline_ms=50)), cache=shared_cache, seconds=0.001)
-    assert report.calls == 1
-
-
 async def test_an_image_says_which_engine_it_needs() -> None:
     manifest = Manifest.decode(MANIFEST).model_copy(update={"engine": bytes(range(32))})
     import_section = b"\x02\x16\x01\x0arho_engine\x06memory\x02\x00\x01"
@@ -118,3 +105,14 @@ class TestInCalls:
     async def test_a_fixture_keeps_the_abi_or_fails_with_its_clause(self, name: str, shared_cache: NativeCache) -> None:
         report = await conform(fixture(f"{name}.wasm").read_bytes(), limits=LITTLE_FUEL, cache=shared_cache)
         assert [*broken(report)] == ([BROKEN_FIXTURES[name]] if name in BROKEN_FIXTURES else [])
+
+    async def test_text_of_a_guest_reaches_the_report_inert(self, shared_cache: NativeCache) -> None:
+        report = await conform(answering({"\x1b[31mred\u202e": 1}), cache=shared_cache)
+        told = broken(report)["answer.shape"] + str(report.as_json())
+        assert "\x1b" not in told
+        assert "\u202e" not in told
+
+    async def test_calls_that_take_too_long_together_are_no_longer_made(self, shared_cache: NativeCache) -> None:
+        slow = guest("(loop $l (br $l)) unreachable")
+        report = await conform(slow, limits=HostLimits(call=Limits(deadline_ms=50)), cache=shared_cache, seconds=0.001)
+        assert report.calls == 1
