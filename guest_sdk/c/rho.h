@@ -25,8 +25,10 @@
 #define RHO_SHARED __attribute__((weak)) /* one for all files of a guest, as in C++ inline is */
 #ifdef __cplusplus
 #define RHO_C extern "C"
+#define RHO_NOTHROW noexcept
 #else
 #define RHO_C extern
+#define RHO_NOTHROW
 #endif
 
 /* ---- what C cannot say: instructions, imports and exports ---- */
@@ -79,20 +81,22 @@ RHO_API size_t rho__length(const char *text) {
 #ifdef RHO_HAS_LIBC
 #include <string.h>
 #else
-RHO_C RHO_SHARED void *memcpy(void *__restrict to, const void *__restrict from, size_t size) {
+RHO_C RHO_SHARED void *memcpy(void *__restrict to, const void *__restrict from, size_t size) RHO_NOTHROW {
     rho__copy(to, from, size);
     return to;
 }
-RHO_C RHO_SHARED void *memmove(void *to, const void *from, size_t size) {
+RHO_C RHO_SHARED void *memmove(void *to, const void *from, size_t size) RHO_NOTHROW {
     rho__copy(to, from, size);
     return to;
 }
-RHO_C RHO_SHARED void *memset(void *to, int byte, size_t size) {
+RHO_C RHO_SHARED void *memset(void *to, int byte, size_t size) RHO_NOTHROW {
     rho__fill(to, byte, size);
     return to;
 }
-RHO_C RHO_SHARED int memcmp(const void *left, const void *right, size_t size) { return rho__compare(left, right, size); }
-RHO_C RHO_SHARED size_t strlen(const char *text) { return rho__length(text); }
+RHO_C RHO_SHARED int memcmp(const void *left, const void *right, size_t size) RHO_NOTHROW {
+    return rho__compare(left, right, size);
+}
+RHO_C RHO_SHARED size_t strlen(const char *text) RHO_NOTHROW { return rho__length(text); }
 #endif
 
 RHO_API rho_str rho_str_of(const char *text) { return (rho_str){text, rho__length(text)}; }

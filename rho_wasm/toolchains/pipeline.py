@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,9 @@ from rho_wasm.sandbox.faults import CallFailed
 from rho_wasm.toolchains.assemblyscript import compile_assemblyscript, find_assemblyscript
 from rho_wasm.toolchains.binary_reader import read_module
 from rho_wasm.toolchains.c import compile_c
+from rho_wasm.toolchains.c_clang import find_compiler
 from rho_wasm.toolchains.c_compiler import c_compiler, no_choice
+from rho_wasm.toolchains.cpp import compile_cpp
 from rho_wasm.toolchains.declared import declared_manifest, without_declaration
 from rho_wasm.toolchains.engines.shelf import EngineShelf
 from rho_wasm.toolchains.engines.spec import Progress, engine_for
@@ -65,7 +68,14 @@ def languages() -> Mapping[str, str]:
 
 def _compiled() -> dict[str, _Language]:
     return {
-        "c": _Language(".c", compile_c, others=(".h",)),
+        "c": _Language(".c", compile_c, others=(".h",), find=partial(find_compiler, "c")),
+        "cpp": _Language(
+            ".cpp",
+            compile_cpp,
+            others=(".cc", ".cxx", ".hpp", ".h"),
+            snapshot=True,
+            find=partial(find_compiler, "cpp"),
+        ),
         "wat": _Language(".wat", compile_wat),
         "go": _Language(
             ".go",
