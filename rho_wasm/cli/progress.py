@@ -56,4 +56,5 @@ def _shown(output: Output, what: str, bar: Progress) -> Iterator[Tell]:
     try:
         yield tell
     finally:
-        bar.stop()
+        if task is not None:  # Off a terminal a bar prints a line when it ends, even one that never began.
+            bar.stop()

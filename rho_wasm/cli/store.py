@@ -24,7 +24,7 @@ from rho_wasm.dynamic.store import Store
 from rho_wasm.errors import UnknownGeneration
 from rho_wasm.host import Host
 
-__all__ = ["add_to"]
+__all__ = ["add_to", "author_name", "next_command"]
 
 Answer = TypeVar("Answer")
 
@@ -44,7 +44,7 @@ def _with_host(
     return anyio.run(run)
 
 
-def _command(verb: str, number: int, *, store: Path, policy: Path | None = None) -> str:
+def next_command(verb: str, number: int, *, store: Path, policy: Path | None = None) -> str:
     """What to type next, with the options that this command was given itself."""
     words = ["rho-wasm", verb, str(number)]
     if store != DEFAULT_STORE and str(store) != os.environ.get("RHO_WASM_STORE"):
@@ -54,7 +54,8 @@ def _command(verb: str, number: int, *, store: Path, policy: Path | None = None)
     return shlex.join(words)
 
 
-def _author() -> str:
+def author_name() -> str:
+    """Who stages, approves and rejects where nobody says it: the user's name."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # A container may run as a user without a name.
@@ -155,11 +156,11 @@ def stage(
         for path in files or ():
             with build_progress(output, f"building {path}") as tell:
                 artifacts.append(await artifact_of(path, trusted=trusted, progress=tell))
-        return await host.source.stage(artifacts, remove or (), author=author or _author(), note=note)
+        return await host.source.stage(artifacts, remove or (), author=author or author_name(), note=note)
 
     candidate = _with_host(store, policy, job, new=True)
     verbs = ("approve", "activate") if "approval" in policy_of(policy).gates.on else ("activate",)
-    steps = [_command(verb, candidate.number, store=store, policy=policy) for verb in verbs]
+    steps = [next_command(verb, candidate.number, store=store, policy=policy) for verb in verbs]
     output.object(candidate.as_json() | {"next": steps})
     changes = _changes(candidate) or "nothing changes (an artifact that was damaged is whole again)"
     output.say(f"generation {candidate.number} is staged: {changes}", style="cyan")
@@ -208,7 +209,7 @@ def rollback(
     wanted = number if to is None else to
 
     async def job(host: Host) -> tuple[Generation, Mapping[str, str]]:
-        return await host.source.rollback(wanted, author=_author(), note=note), host.source.damaged()
+        return await host.source.rollback(wanted, author=author_name(), note=note), host.source.damaged()
 
     live = _with_host(store, policy, job)
     return _show_live(output, *live)
@@ -334,9 +335,9 @@ def approve(
         if not typer.confirm(f"Approve generation {number}?"):
             return REFUSED
     with Store.open(store) as opened:
-        opened.approve(number, by=_author(), note=note)
+        opened.approve(number, by=author_name(), note=note)
     output.object({"approved": number, "review": review.as_json()})
-    output.say("approved: ", _command("activate", number, store=store, policy=policy), style="green")
+    output.say("approved: ", next_command("activate", number, store=store, policy=policy), style="green")
     return 0
 
 
@@ -350,7 +351,7 @@ def reject(
     output = Output(as_json=as_json)
     existing_store(store)
     with Store.open(store) as opened:
-        opened.reject(number, by=_author(), note=note)
+        opened.reject(number, by=author_name(), note=note)
     output.object({"rejected": number})
     output.say(f"generation {number} is rejected", style="yellow")
     return 0

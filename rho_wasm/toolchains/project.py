@@ -24,12 +24,12 @@ from rho_wasm.toolchains.limits import BuildLimits
 from rho_wasm.toolchains.source_text import text_of
 from rho_wasm.untrusted import inert
 
-__all__ = ["Project", "folder_name", "main_files", "read_folder"]
+__all__ = ["NOT_FOLDERS", "Project", "folder_name", "main_files", "read_folder"]
 
 _NAME_CHARS = 128
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,127}")
 _NOT_SOURCES = (".wasm", ".manifest.json", ".pyc", ".o", ".a")
-_NOT_FOLDERS = ("__pycache__", "node_modules", "target", "zig-out")
+NOT_FOLDERS = ("__pycache__", "node_modules", "target", "zig-out")
 """What builds and package managers make."""
 _DEPTH = 8
 _ENTRIES = 10_000
@@ -175,7 +175,7 @@ def _walk(descriptor: int, prefix: str, language: str) -> Iterator[tuple[str, in
         looked_at = islice(entries, _ENTRIES + 1)
         listed = sorted((entry.name, entry.is_dir(follow_symlinks=False)) for entry in looked_at)
     for name, is_folder in listed:
-        if name.startswith(".") or (is_folder and name in _NOT_FOLDERS):
+        if name.startswith(".") or (is_folder and name in NOT_FOLDERS):
             continue
         yield prefix + name, descriptor, is_folder
         if not is_folder:

@@ -1,0 +1,231 @@
+"""``dev``: watches a source, and builds, stages, switches and calls what it becomes after each change."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import anyio
+import anyio.to_thread
+import typer
+
+from rho_wasm.calls import ToolCall
+from rho_wasm.cli.modules import DEFAULT_STORE
+from rho_wasm.cli.options import (
+    JsonOption,
+    PolicyOption,
+    StoreOption,
+    TrustedOption,
+    artifact_of,
+    parse_arguments,
+    policy_of,
+)
+from rho_wasm.cli.output import Output, UsageProblem
+from rho_wasm.cli.progress import build_progress
+from rho_wasm.cli.results import show_result
+from rho_wasm.cli.store import author_name, next_command
+from rho_wasm.cli.watching import changes
+from rho_wasm.dynamic.artifact import Artifact
+from rho_wasm.errors import GateRejected, RhoError
+from rho_wasm.frozen import thaw
+from rho_wasm.host import Host
+from rho_wasm.plain import jsonable
+from rho_wasm.untrusted import inert
+
+__all__ = ["add_to"]
+
+_EXAMPLES = 5
+"""Of each tool that are called after a build."""
+_SHOWN_CHARS = 300
+
+
+def dev(
+    source: Annotated[Path, typer.Argument(metavar="SRC", help="A source file, or a folder with a main file.")],
+    call: Annotated[
+        str | None,
+        typer.Option("--call", metavar="TOOL", help="Call it after each build. Default: the examples of its manifest."),
+    ] = None,
+    arguments: Annotated[
+        str, typer.Option("--arguments", "-a", metavar="JSON", help="Of --call: JSON, or @FILE, which is watched too.")
+    ] = "{}",
+    language: Annotated[str | None, typer.Option("--language", "-l", metavar="L")] = None,
+    store: StoreOption = DEFAULT_STORE,
+    policy: PolicyOption = None,
+    trusted: TrustedOption = False,
+    as_json: JsonOption = False,
+) -> int:
+    """Watch a source: build it, make it live in the store (through the gates) and call it after each change.
+
+    Ctrl-C ends it. With --json each event is an object on a line of its own.
+    """
+    output = Output(as_json=as_json)
+    if not source.exists():
+        raise UsageProblem(f"{source}: no such file or folder")
+    if arguments == "-":
+        raise UsageProblem("--arguments is read again after each change: give JSON or @FILE")
+    if call is None and arguments != "{}":
+        raise UsageProblem("--arguments are of --call TOOL")
+    parse_arguments(arguments)
+    loaded = policy_of(policy)
+
+    async def watch() -> None:
+        async with (
+            Host.open(store, policy=loaded) as host,
+            anyio.create_task_group() as group,
+        ):
+            group.start_soon(_until_told, group.cancel_scope)
+            rounds = _Rounds(output, host, source, store=store, policy=policy, language=language, trusted=trusted)
+            rounds.call, rounds.arguments = call, arguments
+            rounds.tell("watching", f"watching {source}, store {store}; Ctrl-C ends it", style="bold")
+            watched = [source, Path(arguments[1:])] if arguments.startswith("@") else [source]
+            if not source.is_dir():
+                watched.append(source.with_name(f"{source.stem}.manifest.json"))
+            async for _ in changes(watched, apart_from=[store]):
+                await rounds.once()
+
+    anyio.run(watch)
+    _tell(output, "stopped", "stopped", {})
+    return 0
+
+
+async def _until_told(scope: anyio.CancelScope) -> None:
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as received:
+        async for _ in received:
+            scope.cancel()
+
+
+def _tell(output: Output, event: str, said: str, told: Mapping[str, Any], style: str | None = None) -> None:
+    output.object({"event": event, **told})
+    output.say(f"{datetime.now():%H:%M:%S}  ", said, style=style)
+    sys.stdout.flush()
+
+
+@dataclass(slots=True)
+class _Rounds:
+    """What is done after each change, and what is remembered from one to the next."""
+
+    output: Output
+    host: Host
+    source: Path
+    store: Path = field(kw_only=True)
+    policy: Path | None = field(kw_only=True)
+    language: str | None = field(kw_only=True)
+    trusted: bool = field(kw_only=True)
+    call: str | None = None
+    arguments: str = "{}"
+    _waiting: int | None = None
+    """A candidate of an earlier round that still waits for a person."""
+    _before: Artifact | None = None
+    """What the last round made live."""
+
+    def tell(self, event: str, said: str, *, style: str | None = None, **told: Any) -> None:
+        """One event: an object with ``--json``, a line for a person."""
+        _tell(self.output, event, said, told, style)
+
+    async def once(self) -> None:
+        """Builds, stages, switches, calls. Never raises for what its author can mend."""
+        try:
+            with build_progress(self.output, f"building {self.source}") as progress:
+                began = anyio.current_time()
+                artifact = await artifact_of(
+                    self.source, language=self.language, trusted=self.trusted, progress=progress
+                )
+            took = round((anyio.current_time() - began) * 1000)
+            self._show_built(artifact, took)
+            if await self._make_live(artifact):
+                await self._call(artifact)
+        except (RhoError, OSError) as error:
+            self._show_error(error)
+        self.tell("idle", "waiting for a change", style="dim")
+
+    def _show_built(self, artifact: Artifact, took: int) -> None:
+        said = f"built {artifact.sha256[:12]}  {len(artifact.wasm):,} bytes  {took} ms  {artifact.toolchain}"
+        self.tell("built", said, **artifact.as_json(), build_ms=took, log=artifact.log)
+        if artifact.log:
+            self.output.lines(artifact.log, prefix="    ", style="yellow")
+
+    async def _make_live(self, artifact: Artifact) -> bool:
+        """Whether it is live now."""
+        live = self.host.source.live()
+        if all(name in live.tools and live.tools[name].artifact == artifact.sha256 for name in artifact.tools):
+            self.tell("live", f"generation {live.number} has it already", generation=live.number, tools=[*live.tools])
+            return True
+        if self._waiting is not None:
+            await anyio.to_thread.run_sync(self._reject_waiting, self._waiting)
+            self._waiting = None
+        gone = self._renamed_or_removed(artifact)
+        note = f"dev: {self.source.name}"
+        candidate = await self.host.source.stage([artifact], gone, author=author_name(), note=note)
+        try:
+            live = await self.host.source.activate(candidate)
+        except GateRejected as refused:
+            if not refused.waiting:
+                raise
+            self._waiting = candidate.number
+            steps = [
+                next_command(verb, candidate.number, store=self.store, policy=self.policy)
+                for verb in ("approve", "activate")
+            ]
+            self.tell("waits", str(refused), style="yellow", candidate=candidate.number, next=steps)
+            for step in steps:
+                self.output.say("    ", step, style="dim")
+            return False
+        self._before = artifact
+        self.tell(
+            "live", f"generation {live.number} is live", style="green", generation=live.number, tools=[*live.tools]
+        )
+        return True
+
+    def _reject_waiting(self, number: int) -> None:
+        if self.host.store.generation(number).state == "candidate":
+            self.host.store.reject(number, by=author_name(), note="a newer build takes its place")
+
+    def _renamed_or_removed(self, artifact: Artifact) -> list[str]:
+        """Tools of the build before that this one has no more, if they are still that one's."""
+        live = self.host.source.live().tools
+        if self._before is None:
+            return []
+        return [
+            name
+            for name in self._before.tools
+            if name not in artifact.tools and name in live and live[name].artifact == self._before.sha256
+        ]
+
+    async def _call(self, artifact: Artifact) -> None:
+        if self.call is not None:
+            if self.call not in artifact.tools:
+                raise UsageProblem(f"{self.source} has no tool {self.call!r}: it has {', '.join(artifact.tools)}")
+            await self._call_tool(self.call, parse_arguments(self.arguments))
+            return
+        for tool in artifact.manifest.tools:
+            # What an example's host calls answer is written in it; here they would ask the host's own grants.
+            for example in [each for each in tool.examples if not each.host][:_EXAMPLES]:
+                await self._call_tool(tool.name, thaw(example.arguments))
+
+    async def _call_tool(self, name: str, arguments: dict[str, Any]) -> None:
+        result = await self.host.runner.run(ToolCall(id=f"dev-{anyio.current_time()}", name=name, arguments=arguments))
+        shown = inert(json.dumps(jsonable(arguments), ensure_ascii=False), limit=_SHOWN_CHARS)
+        if self.output.as_json:
+            self.tell("call", "", tool=name, arguments=jsonable(arguments), result=result.as_json())
+        else:
+            self.tell("call", f"{name} {shown}", style="cyan")
+            show_result(self.output, result)
+
+    def _show_error(self, error: RhoError | OSError) -> None:
+        if self.output.as_json:
+            told = error.as_json() if isinstance(error, RhoError) else {"reason": "os_error", "message": str(error)}
+            self.tell("error", "", error=told)
+        else:
+            self.tell("error", "it did not work", style="red")
+            self.output.error(error)
+
+
+def add_to(app: typer.Typer) -> None:
+    """Adds the verb."""
+    app.command("dev")(dev)
