@@ -7,7 +7,7 @@ those (of networks, of containers) where the kernel tells nobody of a change.
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
@@ -26,7 +26,7 @@ _MADE = (".wasm", ".pyc", ".o", ".a")
 _State: TypeAlias = tuple[tuple[str, int, int, int], ...]
 
 
-async def changes(paths: Sequence[Path], *, apart_from: Sequence[Path] = ()) -> AsyncIterator[None]:
+async def changes(paths: Sequence[Path], *, apart_from: Sequence[Path] = ()) -> AsyncGenerator[None, None]:
     """Once at the beginning, then once after each change of ``paths``. A change counts when it is over for an instant.
 
     Not looked at are hidden files and folders, what builds leave, and what lies in ``apart_from``. What changes while
