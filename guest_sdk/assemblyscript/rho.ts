@@ -829,14 +829,13 @@ function short(number: f64): string {
 
 /** What the host answered. */
 export class Reply {
-  /** Where not `ok`: denied, undeclared, invalid_arguments, quota or unavailable. */
-  kind: string = "";
-  message: string = "";
-  value: Value = new Value(Kind.Null);
-
-  get ok(): bool {
-    return this.kind == "";
-  }
+  constructor(
+    public ok: bool,
+    public value: Value,
+    /** Where not `ok`: denied, undeclared, invalid_arguments, quota or unavailable. */
+    public kind: string = "",
+    public message: string = "",
+  ) {}
 }
 
 /** Asks the host for a capability, which `capabilities` must have declared. */
@@ -845,16 +844,10 @@ export function host(capability: string, args: Value = map()): Reply {
   const size = hostCall(request.dataStart, request.length);
   const data = new Uint8Array(<i32>size);
   const whole = hostTake(data.dataStart, size) == size ? decode(data.dataStart, size) : null;
-  assert(whole !== null && whole.kind == Kind.Map, "the host's reply is malformed");
-  const reply = new Reply();
+  assert(whole !== null && whole.kind == Kind.Map && whole.entries.size == 1, "the host's reply is malformed");
   const refused = whole!.find("error");
-  if (refused === null) {
-    reply.value = whole!.get("ok");
-  } else {
-    reply.kind = refused.get("kind").text;
-    reply.message = refused.get("message").text;
-  }
-  return reply;
+  if (refused === null) return new Reply(true, whole!.get("ok"));
+  return new Reply(false, new Value(Kind.Null), refused.get("kind").text, refused.get("message").text);
 }
 
 // ---- what the build joins the guest with; no tool calls these ----

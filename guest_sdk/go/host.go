@@ -27,7 +27,7 @@ func HostCall[T any](capability string, arguments any) (T, error) {
 	}
 	whole := reader{data: reply}
 	parts, ok := whole.parts()
-	if !ok {
+	if !ok || len(parts) != 1 {
 		panic("rho: the host's reply is malformed")
 	}
 	if value, ok := parts["ok"]; ok {

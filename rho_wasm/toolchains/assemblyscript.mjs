@@ -20,10 +20,11 @@ const [, , compiler, ...options] = argv;
 const given = JSON.parse(readFileSync("project.json", "utf8"));
 const messages = [];
 
-function placeOf({ source, start } = {}) {
-  if (source === undefined) return {};
-  const line = source.lineAt(start);
-  return { file: source.normalizedPath, line, column: source.columnAt() };
+function placeOf(range) {
+  const file = range?.source?.normalizedPath;
+  if (file === undefined || !Object.hasOwn(given.files, file)) return {};
+  const lines = given.files[file].slice(0, range.start).split("\n");
+  return { file, line: lines.length, column: lines.at(-1).length + 1 };
 }
 
 const asc = await import(pathToFileURL(compiler).href);
@@ -40,7 +41,7 @@ const { error } = await asc.main(options, {
   reportDiagnostic: ({ category, message, range }) => {
     if (messages.length >= MESSAGES) return;
     const said = message.slice(0, CHARACTERS);
-    messages.push({ severity: SEVERITIES[category] ?? "note", message: said, ...placeOf(range ?? undefined) });
+    messages.push({ severity: SEVERITIES[category] ?? "note", message: said, ...placeOf(range) });
   },
 });
 if (error && !messages.some(({ severity }) => severity === "error")) {

@@ -40,7 +40,7 @@ class VectorGuest(NamedTuple):
 
 
 GUESTS = (
-    VectorGuest("assemblyscript", "vectors.ts"),
+    VectorGuest("assemblyscript", "vectors.as.ts"),
     VectorGuest("c", "vectors.c"),
     VectorGuest("cpp", "vectors.cpp"),
     VectorGuest("go", "vectors.go"),
