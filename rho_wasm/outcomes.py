@@ -42,20 +42,6 @@ def answered(
 
     Raises :class:`ToolError` (``invalid_return``) for a value that no text can be made of.
     """
-    given: object = answer
-    if not isinstance(given, (Ok, Failed, AskUser, Halt)):
-        raise ToolError("invalid_return", tool=tool.name, detail=f"the executor answered a {type_name(given)}")
-    try:
-        text, notes = value_text(answer)
-    except PlainError as error:
-        raise ToolError("invalid_return", tool=tool.name, detail=inert(str(error))) from None
-    text, output_id = cut_text(
-        text, max_chars=max_chars, outputs=outputs, session_id=context.session_id, trusted=not tool.untrusted
-    )
-    meter = context.meter
-    log = meter.log
-    if notes:
-        log = CallLog((*log.lines, *(LogLine(_WARNING, note) for note in notes)), log.dropped_bytes)
     status: Status = "ok"
     kind: Kind = "ok"
     reason = halt_reason = options = details = None
@@ -67,8 +53,21 @@ def answered(
         value, details = answer.reason, answer.details
     elif isinstance(answer, AskUser):
         status, value, options = "ask_user", answer.question, answer.options
-    else:
+    elif isinstance(answer, Halt):
         status, value, halt_reason = "halt", answer.value, answer.reason
+    else:
+        raise ToolError("invalid_return", tool=tool.name, detail=f"the executor answered a {type_name(answer)}")
+    try:
+        text, notes = value_text(answer)
+    except PlainError as error:
+        raise ToolError("invalid_return", tool=tool.name, detail=inert(str(error))) from None
+    text, output_id = cut_text(
+        text, max_chars=max_chars, outputs=outputs, session_id=context.session_id, trusted=not tool.untrusted
+    )
+    meter = context.meter
+    log = meter.log
+    if notes:
+        log = CallLog((*log.lines, *(LogLine(_WARNING, note) for note in notes)), log.dropped_bytes)
     return ToolResult(
         call_id=context.call.id,
         tool=tool.name,

@@ -10,8 +10,8 @@ int by the time that anyone sees it), simple values, byte-string keys and traili
 1,000,000 lists before they can be counted. The scan reads the heads only and allocates nothing, so a hostile message
 costs less memory than it has bytes.
 
-A short message that has no byte in it with which a tag or a simple value could begin needs no scan: what cbor2 makes of
-it is looked through instead. Whatever is found there, it is the scan that says what is wrong.
+A short message that has no byte in it with which a tag could begin needs no scan: what cbor2 makes of it is looked
+through instead. Whatever is found there, it is the scan that says what is wrong.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ _MIB: Final = 1024 * 1024
 _INT_MIN, _INT_MAX = -(2**64), 2**64 - 1
 
 _JSON: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+_SCALARS: Final = frozenset({str, bytes, int, float, bool, type(None)})
 _JSON_SCALARS: Final = frozenset({str, bool, type(None)})
 _TEXT: Final = frozenset({str})
 _JSON_DEPTH, _JSON_ITEMS = 64, 100_000
@@ -64,8 +65,8 @@ _WHOLE: Final = (
     + (bytes(20) + b"\1\1\1" + bytes(2) + b"\3\5\x09" + bytes(4))  # false, true, null; floats of 2, 4 and 8 bytes
 )
 _WHOLE_KEYS: Final = bytes(3 * 32) + _WHOLE[3 * 32 : 4 * 32] + bytes(4 * 32)
-_NO_TAGS: Final = bytes((*range(_TAGS), 0xF4, 0xF5, 0xF6, 0xF9, 0xFA, 0xFB))
-"""All bytes but those that begin a tag, a simple value, ``undefined`` or a break."""
+_NO_TAGS: Final = bytes({*range(256)} - {*range(0xC0, 0xE0), 0xF7})
+"""All bytes but those that begin a tag, or are ``undefined``."""
 _WIDTH: Final = bytes(24) + b"\1\2\4\x08"
 """Of the argument behind a head, by the head's last five bits."""
 
@@ -172,7 +173,7 @@ def decode(data: bytes, *, max_bytes: int = _MIB, max_depth: int = 64, max_items
                 b"\x82%b\xf7" % data, max_depth=max_depth, allow_indefinite=False, allow_duplicate_keys=False
             )
             # Nothing in the message is undefined, so this is the end of its one item.
-            if end is cbor2.undefined and _has_text_keys(value):
+            if end is cbor2.undefined and _is_plain(value):
                 return value
         except cbor2.CBORDecodeError:
             pass
@@ -189,7 +190,8 @@ def decode(data: bytes, *, max_bytes: int = _MIB, max_depth: int = 64, max_items
         raise Malformed("text is not UTF-8" if utf8 else "a key of a map occurs twice") from None
 
 
-def _has_text_keys(value: Any) -> bool:
+def _is_plain(value: Any) -> bool:
+    """Whether what cbor2 made of a message without tags has no simple values, and no keys but text."""
     waiting = [value]
     for item in waiting:
         kind = type(item)
@@ -200,6 +202,8 @@ def _has_text_keys(value: Any) -> bool:
             waiting += item.values()
         elif kind is list:
             waiting += item
+        elif kind not in _SCALARS:
+            return False
     return True
 
 

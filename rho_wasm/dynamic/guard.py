@@ -42,13 +42,13 @@ class Guard:
 
     def held(self, version: VersionKey) -> Quarantine | None:
         """The quarantine of a version, None if there is none that still holds."""
-        if not self._unsaved and not self._stored:
-            return None
         found = self._unsaved.get(version) or self._stored.get(version)
         return found if found is not None and found.active else None
 
     def refusal(self, version: VersionKey, *, token: object = None) -> Refusal | None:
         """Why no call of the version may begin now, or None. The trial itself, by its ``token``, may."""
+        if not self._unsaved and not self._stored:
+            return None  # As it nearly always is, and asked of each call.
         held = self.held(version)
         if held is None:
             return None
@@ -69,7 +69,7 @@ class Guard:
 
         A call that waited asks again, and is the same one.
         """
-        if not self._unsaved and not self._stored and not self._ledger.withholds:
+        if not self._unsaved and not self._stored and not self._ledger.withheld:
             return None
         with self._lock:
             if (refused := self.refusal(version, token=token)) is not None:

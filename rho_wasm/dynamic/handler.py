@@ -45,7 +45,17 @@ class GuestHandler:
     trusted_errors = True
     takes_copies = True
 
-    __slots__ = ("_guard", "_modules", "_policy", "_sandbox", "_standalone_limits", "generation", "limits", "version")
+    __slots__ = (
+        "_deadline_ms",
+        "_guard",
+        "_modules",
+        "_policy",
+        "_sandbox",
+        "_standalone_limits",
+        "generation",
+        "limits",
+        "version",
+    )
 
     def __init__(
         self,
@@ -64,6 +74,7 @@ class GuestHandler:
         self.version = version
         self.generation = generation
         self.limits = limits
+        self._deadline_ms = limits.deadline_ms
         self._standalone_limits = standalone_limits
         self._policy = policy
         self._modules = modules
@@ -85,12 +96,11 @@ class GuestHandler:
         meter = context.meter
         meter.generation = self.generation
         meter.artifact = self.version.artifact
-        if meter.clock.timeout_ms < self.limits.deadline_ms:
+        if meter.clock.timeout_ms < self._deadline_ms:
             meter.own_bound = False
         self._enter(context)
-        clock = meter.clock
-        # The sandbox keeps the deadline itself, and waiting for a slot or a compilation is not the tool's time.
-        clock.pause()
+        # The sandbox keeps the deadline itself, and waiting for a slot or a compilation is not the tool's time: the
+        # runner's clock stands still for all of this.
         try:
             used = self._modules.enter(self.version.artifact)
             try:
@@ -116,8 +126,6 @@ class GuestHandler:
             raise
         except (ModuleRejected, StoreError, Closed) as error:
             raise self._error("not_found", f"its module cannot be loaded: {error}") from None
-        finally:
-            clock.go_on()
         return answer if type(answer) in _ALWAYS_PERMITTED else self._permitted(answer)
 
     def _enter(self, context: ToolContext) -> None:

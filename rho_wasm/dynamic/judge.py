@@ -92,7 +92,7 @@ class StrikeJudge:
         waits for that 50 ms at most (half a second for a quarantine), on a disk that takes longer it is written after.
         """
         version, context = handler.version, running.context
-        trial = self._guard.left(version, running.meter)
+        trial = self._guard.left(version, context.meter)
         if result.kind not in ("ok", "failed", "crashed"):
             return
         first = context.attempt == 1

@@ -142,7 +142,7 @@ class DynamicSource:
         """Told of every call that is about to run; its own are counted when they end."""
         handler = call.tool.handler
         if isinstance(handler, GuestHandler) and handler.belongs_to(self._guard):
-            call.add_done_callback(lambda result: self._judge.ended(call, handler, result))
+            call.add_done_callback(partial(self._judge.ended, call, handler))
 
     # What an operator, or a model through the workshop, asks.
 

@@ -179,7 +179,8 @@ class StrikeLedger:
         self._clock = clock
         self._lock = threading.Lock()
         self._windows: defaultdict[VersionKey, _Window] = defaultdict(_Window)
-        self._withheld: dict[tuple[VersionKey, str | None], float] = {}
+        self.withheld: Mapping[tuple[VersionKey, str | None], float] = {}
+        """Which version is kept from which session, and until when."""
         self._own_ids: set[int] = set()
         """Strikes of ours that are in the store, until they are read back."""
         self._last_id = 0
@@ -250,17 +251,12 @@ class StrikeLedger:
                 else:
                     window.own.pop(slot, None)
 
-    @property
-    def withholds(self) -> bool:
-        """Whether any version is kept from a session."""
-        return bool(self._withheld)
-
     def withheld_from(self, version: VersionKey, session_id: str | None) -> bool:
         """Whether the version is kept from this one session, whose strikes alone reached the limit."""
-        if not self._withheld:
+        if not self.withheld:
             return False
         with self._lock:
-            until = self._withheld.get((version, session_id))
+            until = self.withheld.get((version, session_id))
             return until is not None and until > self._clock()
 
     def latest(self, version: VersionKey) -> tuple[Strike, ...]:
@@ -275,9 +271,9 @@ class StrikeLedger:
                 window = self._windows.pop(version)
                 self._windows[version] = kept = _Window()
                 kept.stored, kept.own = window.stored, window.own
-            self._withheld = {
+            self.withheld = {
                 (version, session_id): until
-                for (version, session_id), until in self._withheld.items()
+                for (version, session_id), until in self.withheld.items()
                 if version.tool != tool or artifact not in (None, version.artifact)
             }
 
@@ -309,8 +305,10 @@ class StrikeLedger:
             return tuple(windows)
         now = self._clock()
         until = now + self._policy.window_s
-        self._withheld = {key: end for key, end in self._withheld.items() if end > now}
-        self._withheld.update({(version, session_id): until for version in windows for session_id in sessions})
+        self.withheld = {
+            **{key: end for key, end in self.withheld.items() if end > now},
+            **{(version, session_id): until for version in windows for session_id in sessions},
+        }
         return ()
 
 
