@@ -12,6 +12,9 @@ from hypothesis import settings
 
 from rho_wasm.cli.extras import extras
 
+# Else each of the many processes that tests start, and each worker of pytest-xdist, would compile all it imports anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 settings.register_profile("ci", derandomize=True)
 if os.environ.get("CI"):
     settings.load_profile("ci")
@@ -19,6 +22,13 @@ if os.environ.get("CI"):
 
 @pytest.fixture(params=["asyncio", "trio"])
 def anyio_backend(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(params=["asyncio", pytest.param("trio", marks=pytest.mark.slow)])
+def slow_on_trio(request: pytest.FixtureRequest) -> str:
+    """``anyio_backend`` where a test takes long, and what takes long knows of no event loop: trio's turn is the slow
+    suite's."""
     return str(request.param)
 
 

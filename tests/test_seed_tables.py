@@ -12,7 +12,7 @@ TESTS = Path(__file__).parent
 TABLES = [
     path
     for path in sorted(TESTS.rglob("test_*.py"))
-    if "\n  -> " in (ast.get_docstring(ast.parse(path.read_text()), clean=False) or "")
+    if "\n  -> " in (text := path.read_text()) and "\n  -> " in (ast.get_docstring(ast.parse(text), clean=False) or "")
 ]
 
 

@@ -264,7 +264,7 @@ async def test_a_spinning_tool_that_is_called_several_times_at_once_strikes(cach
 
 
 async def test_calls_that_wait_for_a_slot_while_their_version_strikes_out_do_not_run(cache: NativeCache) -> None:
-    async with open_bench(cache, limits=Limits(fuel=10**8), policy=strikes(limit=1)) as bench:
+    async with open_bench(cache, limits=Limits(fuel=2 * 10**7), policy=strikes(limit=1)) as bench:
         await bench.go(artifact("calc", body=SPINS))
         results = await bench.runner.run_many([ToolCall(str(number), "calc") for number in range(12)])
         ends = Counter(result.reason for result in results)  # which of them waited, trio leaves to chance

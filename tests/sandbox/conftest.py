@@ -38,11 +38,11 @@ async def here(anyio_backend: str, shared_cache: NativeCache, way: Way) -> Async
 @pytest.fixture(scope="session")
 def with_workers(shared_cache: NativeCache) -> Iterator[Sandbox]:
     """One for the whole session, on whichever event loop: starting a process takes longer than most tests."""
-    sandbox = Sandbox(cache=shared_cache, workers=4, engines=find)
+    sandbox = Sandbox(cache=shared_cache, workers=2, engines=find)
 
     async def until_all_serve() -> None:
         async with anyio.create_task_group() as tasks:
-            for _ in range(4):
+            for _ in range(2):
                 tasks.start_soon(called, sandbox, answering({"ok": 1}))
 
     # In a thread: the first that asks for it may be a fixture on an event loop.

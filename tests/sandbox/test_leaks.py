@@ -30,6 +30,11 @@ TRAPS = guest(
 )
 
 
+@pytest.fixture
+def anyio_backend(slow_on_trio: str) -> str:
+    return slow_on_trio
+
+
 def stores() -> list[wasmtime.Store]:
     return [thing for thing in gc.get_objects() if type(thing) is wasmtime.Store]
 

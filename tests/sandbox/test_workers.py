@@ -32,6 +32,11 @@ SOON = 30  # seconds: a bound for what must not hang
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 
+@pytest.fixture
+def anyio_backend(slow_on_trio: str) -> str:
+    return slow_on_trio
+
+
 @dataclass(frozen=True)
 class End:
     """All that may be compared of one call."""

@@ -8,7 +8,7 @@ import pytest
 
 from tests.sandbox.conftest import sandbox, shared_cache, way, with_workers
 
-__all__ = ["MINIMAL_C", "MINIMAL_WAT", "manifest", "sandbox", "shared_cache", "way", "with_workers"]
+__all__ = ["MINIMAL_C", "MINIMAL_WAT", "anyio_backend", "manifest", "sandbox", "shared_cache", "way", "with_workers"]
 
 MINIMAL_C = """
 #include "rho.h"
@@ -21,6 +21,11 @@ MINIMAL_WAT = """(module
   (func (export "rho_alloc") (param i32) (result i32) i32.const 1024)
   (func (export "rho_call") (param i32 i32) (result i64) i64.const 0))
 """
+
+
+@pytest.fixture
+def anyio_backend(slow_on_trio: str) -> str:
+    return slow_on_trio
 
 
 @pytest.fixture
