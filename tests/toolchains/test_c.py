@@ -121,7 +121,7 @@ async def test_many_errors_are_cut_to_a_few() -> None:
 
 
 async def test_a_flood_of_warnings_is_bounded(manifest: dict[str, Any]) -> None:
-    artifact = await build(MINIMAL_C + '#warning "x"\n' * 20_000, language="c", manifest=manifest)
+    artifact = await build(MINIMAL_C + '#warning "x"\n' * 2_000, language="c", manifest=manifest)
     assert len(artifact.log) < 10_000
 
 
