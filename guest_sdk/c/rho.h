@@ -743,7 +743,8 @@ typedef struct {
 } rho_declared;
 
 /* RHO_TOOL(function, "What a model reads.", ...), where ... may be any of: */
-#define RHO_TOOL(function, ...) {.tool = {#function, function}, .description = __VA_ARGS__}
+#define RHO_TOOL(function, ...) RHO_TOOL_AS(#function, function, __VA_ARGS__)
+#define RHO_TOOL_AS(called, function, ...) {.tool = {called, function}, .description = __VA_ARGS__}
 #define RHO_ARGUMENTS(...) .arguments = (const rho_argument[]){__VA_ARGS__, {.name = NULL}}
 #define RHO_EXAMPLES(...) .examples = (const rho_example[]){__VA_ARGS__, {NULL, NULL}}
 #define RHO_CAPABILITIES(...) .capabilities = (const char *const[]){__VA_ARGS__, NULL}

@@ -153,6 +153,7 @@ template <class Owner, class T> struct Field {
     bool may_be_missing = false;
     std::optional<double> least{}, most{};
     std::array<const char *, 16> choices{};
+    const char *written = nullptr;
 
     /* It need not be given, and then keeps what the struct begins with. A std::optional never need be. */
     constexpr Field optional() const { return with([](Field &made) { made.may_be_missing = true; }); }
@@ -163,6 +164,8 @@ template <class Owner, class T> struct Field {
         static_assert(sizeof...(texts) <= 16, "at most 16 choices");
         return with([texts...](Field &made) { made.choices = {texts...}; });
     }
+    /* JSON, in the place of all that is made of the type. */
+    constexpr Field schema(const char *json) const { return with([json](Field &made) { made.written = json; }); }
 
   private:
     template <class Change> constexpr Field with(Change change) const {
@@ -472,11 +475,14 @@ template <class T> void set_type(rho_out *out) {
         std::size_t needed = 0;
         each_field<T>([&](const auto &field) {
             using Member = std::remove_cvref_t<decltype(std::declval<T>().*field.member)>;
-            rho_put_key(out, field.name), rho_put_map(out);
-            set_type<Member>(out);
-            if (*field.description != '\0') rho_set_text(out, "description", field.description);
-            set_bounds<Member>(out, field);
-            rho_end(out);
+            if (field.written != nullptr) rho_set_json(out, field.name, field.written);
+            else {
+                rho_put_key(out, field.name), rho_put_map(out);
+                set_type<Member>(out);
+                if (*field.description != '\0') rho_set_text(out, "description", field.description);
+                set_bounds<Member>(out, field);
+                rho_end(out);
+            }
             needed += !field.may_be_missing && !is_optional<Member>;
         });
         rho_end(out);
@@ -503,18 +509,18 @@ template <class T> void put_schema(rho_out *out) {
     rho_end(out);
 }
 struct Nothing { static constexpr std::tuple<> fields{}; };
-template <class R> struct Signature;
-template <class R, class C> struct Signature<R (C::*)() const> { using Result = R; using Arguments = Nothing; };
-template <class R, class C, class A> struct Signature<R (C::*)(A) const> {
-    using Result = R;
-    using Arguments = std::remove_cvref_t<A>;
-};
+/* Of a function, or of what is called as one. */
+template <class F> struct Signature : Signature<decltype(&F::operator())> {};
+template <class R> struct Signature<R (*)()> { using Result = R; using Arguments = Nothing; };
+template <class R, class A> struct Signature<R (*)(A)> { using Result = R; using Arguments = std::remove_cvref_t<A>; };
+template <class R, class C> struct Signature<R (C::*)() const> : Signature<R (*)()> {};
+template <class R, class C, class A> struct Signature<R (C::*)(A) const> : Signature<R (*)(A)> {};
 } // namespace detail
 
 /* ---- tools ---- */
 template <class F> struct Tool {
-    using Arguments = typename detail::Signature<decltype(&F::operator())>::Arguments;
-    using Result = typename detail::Signature<decltype(&F::operator())>::Result;
+    using Arguments = typename detail::Signature<F>::Arguments;
+    using Result = typename detail::Signature<F>::Result;
 
     const char *name, *description;
     F run;
@@ -682,8 +688,17 @@ RHO_SHARED void operator delete(void *pointer) noexcept { rho::detail::release(p
 RHO_SHARED void operator delete[](void *pointer) noexcept { rho::detail::release(pointer); }
 RHO_SHARED void operator delete(void *pointer, std::size_t) noexcept { rho::detail::release(pointer); }
 RHO_SHARED void operator delete[](void *pointer, std::size_t) noexcept { rho::detail::release(pointer); }
+RHO_SHARED void *operator new(std::size_t size, const std::nothrow_t &) noexcept { return rho::detail::allocate(size); }
+RHO_SHARED void *operator new[](std::size_t size, const std::nothrow_t &) noexcept { return rho::detail::allocate(size); }
+RHO_SHARED const std::nothrow_t std::nothrow{};
 _LIBCPP_BEGIN_NAMESPACE_STD
 [[noreturn]] RHO_SHARED void __libcpp_verbose_abort(const char *format, ...) noexcept { rho_panic(format); }
+RHO_SHARED size_t __hash_memory(_LIBCPP_NOESCAPE const void *from, size_t size) noexcept { /* FNV-1a */
+    const auto *at = static_cast<const unsigned char *>(from);
+    uint32_t hash = 2166136261u;
+    for (; size > 0; size--, at++) hash = (hash ^ *at) * 16777619u;
+    return hash;
+}
 RHO_SHARED size_t __next_prime(size_t number) {
     if (number <= 2) return number < 1 ? 0 : 2;
     for (number |= 1;; number += 2) {

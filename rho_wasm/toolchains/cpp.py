@@ -20,8 +20,8 @@ from rho_wasm.toolchains.toolchain import Built
 __all__ = ["compile_cpp"]
 
 _LIBRARY = {
-    # As the compiler defines them for the library that it would build, but that indices are checked (the call then
-    # traps with a line in its log) and that hashes are inline.
+    # As the compiler defines them for the library that it would build, but that indices are checked: the call then
+    # traps with a line in its log.
     "_LIBCPP_ABI_VERSION": "1",
     "_LIBCPP_ABI_NAMESPACE": "__1",
     "_LIBCPP_HAS_THREADS": "0",
@@ -38,7 +38,6 @@ _LIBRARY = {
     "_LIBCPP_PSTL_BACKEND_SERIAL": "1",
     "_LIBCPP_HARDENING_MODE": "_LIBCPP_HARDENING_MODE_FAST",
     "_LIBCPP_ASSERTION_SEMANTIC_DEFAULT": "_LIBCPP_ASSERTION_SEMANTIC_ENFORCE",
-    "_LIBCPP_AVAILABILITY_HAS_HASH_MEMORY": "0",
 }
 _DIALECT = Dialect(
     language="cpp",
