@@ -63,6 +63,10 @@ def build_file(
         ),
     ] = None,
     trusted: TrustedOption = False,
+    compiler: Annotated[
+        str | None,
+        typer.Option("--compiler", metavar="NAME", help="For C: clang, or tinycc, which is sandboxed itself."),
+    ] = None,
     snapshot: Annotated[
         bool | None,
         typer.Option(
@@ -88,6 +92,7 @@ def build_file(
                 language=language,
                 manifest=manifest,
                 trusted=trusted,
+                compiler=compiler,
                 snapshot=snapshot,
                 standalone=standalone,
                 progress=tell,

@@ -33,7 +33,12 @@ _JAVASCRIPT_WORD = re.compile(
 """No constant of a module may be called so, or the template itself has one of that name."""
 
 
-_MANIFEST_BESIDE = ("c", "wat")
+_RUST_WORD = re.compile(
+    "abstract|as|async|await|become|box|break|const|continue|crate|do|dyn|else|enum|extern|false|final|fn|for|gen|if|"
+    "impl|in|let|loop|macro|match|mod|move|mut|override|priv|pub|ref|return|rho|self|static|struct|super|trait|true|try|"
+    "type|typeof|unsafe|unsized|use|virtual|where|while|yield"
+)
+_MANIFEST_BESIDE = ("wat",)
 """The languages whose template does not declare its tools itself."""
 
 
@@ -100,6 +105,8 @@ def _tool_name(folder: str, language: str) -> str:
             raise refused("is the name of a Python module, and its test would import the tool in that one's place")
     if language in ("javascript", "typescript") and _JAVASCRIPT_WORD.fullmatch(name) is not None:
         raise refused("is a word of JavaScript's")
+    if language == "rust" and _RUST_WORD.fullmatch(name) is not None:
+        raise refused("is a word of Rust's")
     return name
 
 

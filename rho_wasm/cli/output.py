@@ -41,7 +41,7 @@ REFUSED = 3
 FAULT = 4
 """The store or the host."""
 
-_USAGE_REASONS = ("missing_extra", "missing_toolchain", "language_unknown")
+_USAGE_REASONS = ("missing_extra", "missing_toolchain", "language_unknown", "compiler_unknown")
 _LINE_CHARS = 20_000
 """Of one text in a line that a person is shown."""
 

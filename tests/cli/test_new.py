@@ -12,15 +12,9 @@ from typing import Any
 
 import pytest
 
+from rho_wasm.cli.extras import needed
+from rho_wasm.toolchains import languages
 from tests.cli.conftest import Command
-
-SOURCES = {
-    "python": "py",
-    "javascript": "js",
-    "typescript": "ts",
-    "c": "c",
-    "wat": "wat",
-}
 
 
 def run_as_printed(commands: list[str], environment: Mapping[str, str]) -> None:
@@ -37,13 +31,13 @@ def run_as_printed(commands: list[str], environment: Mapping[str, str]) -> None:
     assert call.stdout == '{"lines":2,"words":3,"characters":14}\n'
 
 
-@pytest.mark.parametrize(("language", "suffix"), SOURCES.items())
+@pytest.mark.parametrize(("language", "suffix"), languages().items())
 def test_the_files_are_those_of_a_tool_of_that_name(
     command: Command, own_folder: Path, language: str, suffix: str
 ) -> None:
     code, told = command("new", "deep/my-tool", "--language", language)
     assert (code, told["tool"], told["folder"]) == (0, "my_tool", "deep/my-tool")
-    expected = {f"my_tool.{suffix}", "test_my_tool.py", "arguments.json"}
+    expected = {f"my_tool{suffix}", "test_my_tool.py", "arguments.json"}
     expected |= {"my_tool.manifest.json"} if language in ("c", "wat") else set()
     assert {path.name for path in (own_folder / "deep" / "my-tool").iterdir()} == expected == set(told["files"])
     written = "".join(path.read_text() for path in (own_folder / "deep" / "my-tool").iterdir())
@@ -58,8 +52,11 @@ def test_a_tool_in_webassembly_text_works_as_it_stands(command: Command) -> None
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("language", ["python", "javascript", "typescript", "c"])
+@pytest.mark.parametrize("language", [language for language in languages() if language != "wat"])
 def test_a_tool_works_once_its_extra_is_there(command: Command, made_engines: Mapping[str, str], language: str) -> None:
+    need = needed(language)
+    if need.problem is not None:
+        pytest.skip(f"{need.problem}: {need.hint}")
     run_as_printed(command("new", "counted", "--language", language)[1]["next"], made_engines)
 
 
@@ -96,6 +93,7 @@ def test_nothing_is_overwritten(command: Command, own_folder: Path) -> None:
         ("rho_wasm", "python", "is the name of a Python module"),
         ("class", "javascript", "is a word of JavaScript's"),
         ("tool", "typescript", "is a word of JavaScript's"),
+        ("match", "rust", "is a word of Rust's"),
     ],
 )
 def test_a_name_that_no_tool_can_have_is_refused(
