@@ -37,6 +37,12 @@ _LEVELS = {
     "help": "note",
 }
 _RANK = {"error": 0, "warning": 1, "note": 2}
+# Whether a file of the host is not there or may not be read is not told.
+_UNREADABLE = re.compile(r"couldn't read (?P<file>.*): .* \(os error \d+\)", re.DOTALL)
+_NOT_LINKED = "linking with "
+_LINKER = re.compile(
+    r"^ *(?:rust-lld|wasm-ld|lld)(?:-\d+)?: error: (?:[^:\n]{1,4096}\.o: )?(?P<message>.*)$", re.MULTILINE
+)
 _SUMMARY = re.compile(r"aborting due to|\d+ warnings? emitted")
 
 
@@ -72,6 +78,11 @@ def from_rustc(text: str, *, folder: str, limit: int) -> tuple[Diagnostic, ...]:
         if not said or level is None or _SUMMARY.match(said):
             continue
         advice = [_text(each, "message") for each in _maps(message.get("children"))]
+        if said.startswith(_NOT_LINKED):
+            # It goes on with the whole command.
+            lines = [each["message"] for text in advice for each in _LINKER.finditer(text)]
+            found += [Diagnostic(_cleaned(each)) for each in lines or ["the module could not be linked"]]
+            continue
         told = said + "".join(f"; {each}" for each in advice[:2] if each and "`#[warn(" not in each)
         spans = _maps(message.get("spans"))
         span = _written(next((each for each in spans if each.get("is_primary") is True), {}), folder)
@@ -130,6 +141,8 @@ def _told(path: str, folder: str) -> str:
 
 
 def _cleaned(message: str) -> str:
+    if (unreadable := _UNREADABLE.match(message)) is not None:
+        message = f"couldn't read {unreadable['file']}: it is no text of this project"
     return inert(_FOLDERS.sub("", message), limit=_MESSAGE_CHARS)
 
 

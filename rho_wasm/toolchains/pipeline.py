@@ -66,6 +66,10 @@ def languages() -> Mapping[str, str]:
     return {name: language.suffix for name, language in _compiled().items()} | dict(INTERPRETED)
 
 
+_EMBEDDED = (".txt", ".json", ".csv", ".html")
+"""Texts of a folder that its sources may embed."""
+
+
 def _compiled() -> dict[str, _Language]:
     return {
         "c": _Language(".c", compile_c, others=(".h",), find=partial(find_compiler, "c")),
@@ -85,8 +89,8 @@ def _compiled() -> dict[str, _Language]:
             snapshot=True,
             find=find_go,
         ),
-        "zig": _Language(".zig", compile_zig, find=find_zig),
-        "rust": _Language(".rs", compile_rust, find=find_rust),
+        "zig": _Language(".zig", compile_zig, others=_EMBEDDED, find=find_zig),
+        "rust": _Language(".rs", compile_rust, others=_EMBEDDED, find=find_rust),
         "assemblyscript": _Language(
             ".as.ts", compile_assemblyscript, others=(".ts",), snapshot=True, find=find_assemblyscript
         ),
