@@ -345,6 +345,8 @@ function half(bits: u16): f64 {
 
 function isUtf8(at: usize, end: usize): bool {
   while (at < end) {
+    while (at + 8 <= end && (load<u64>(at) & 0x8080808080808080) == 0) at += 8;
+    if (at == end) break;
     const first = load<u8>(at++);
     if (first < 0x80) continue;
     if (first < 0xc2 || first > 0xf4) return false;
