@@ -17,6 +17,7 @@ from rho_wasm.toolchains import EngineShelf
 from rho_wasm.toolchains.binary import FUNCTION
 from rho_wasm.toolchains.binary_reader import read_module
 from rho_wasm.toolchains.engines.cpython import SPEC, build_engine
+from rho_wasm.toolchains.image import touched_pages
 from tests.toolchains.engines.cpython_host import LIMITS, Python, opened, tool
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -119,3 +120,7 @@ async def test_every_way_and_backend_gives_the_same(cpython_shelf: EngineShelf) 
             caller = Python(None, sandbox)  # type: ignore[arg-type]
             module = await sandbox.load(wasm)
             assert await caller.call(module, "t", {"text": "ß", "n": 3}) == ["SS", 1.5]
+
+
+def test_the_list_of_pages_that_calls_touch_is_of_this_very_engine(engine: EngineBinary) -> None:
+    assert touched_pages(engine.wasm), "find them anew: python -m tests.benchmarks.touched python"
