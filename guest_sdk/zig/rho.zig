@@ -148,7 +148,7 @@ fn expected(comptime T: type) []const u8 {
         .float => "number",
         .@"enum" => "name that is allowed here",
         .@"struct" => if (T == Bytes) "bytes" else "object",
-        .array => |array| std.fmt.comptimePrint("list of {d}", .{array.len}),
+        .array => |array| std.fmt.comptimePrint("{s} of {d}", .{ if (array.child == u8) "text" else "list", array.len }),
         .optional => |optional| expected(optional.child),
         else => if (T == []const u8) "text" else if (T == []const Entry) "object" else "list",
     };
@@ -182,8 +182,13 @@ fn convert(comptime T: type, value: Value, where: []const u8) Error!T {
             return items;
         },
         .array => |array| {
-            if (value != .list or value.list.len != array.len) return wrong(where, T);
             var items: T = undefined;
+            if (array.child == u8) {
+                if (value != .text or value.text.len != array.len) return wrong(where, T);
+                @memcpy(&items, value.text);
+                return items;
+            }
+            if (value != .list or value.list.len != array.len) return wrong(where, T);
             for (&items, value.list) |*item, from| item.* = try convert(array.child, from, where);
             return items;
         },
@@ -515,7 +520,7 @@ fn schema(comptime T: type) Value {
         .void => of.kind("null"),
         .@"enum" => |info| of.kind("string") ++ [_]Entry{.{ .key = "enum", .value = .{ .list = listed(info.field_names) } }},
         .optional => |optional| &.{.{ .key = "anyOf", .value = .{ .list = &.{ schema(optional.child), .{ .map = of.kind("null") } } } }},
-        .array => |array| of.kind("array") ++ [_]Entry{
+        .array => |array| if (array.child == u8) of.kind("string") else of.kind("array") ++ [_]Entry{
             .{ .key = "items", .value = schema(array.child) },
             .{ .key = "minItems", .value = .{ .int = array.len } },
             .{ .key = "maxItems", .value = .{ .int = array.len } },
@@ -550,7 +555,7 @@ fn object(comptime T: type) []const Entry {
         const default = attributes.defaultValue(Field);
         if (default == null and @typeInfo(Field) != .optional) required = required ++ [_]Value{.{ .text = name }};
         var facts: []const Entry = schema(Field).map;
-        if (default) |value| if (Field != Value and Field != []const Entry) {
+        if (default) |value| if (Field != []const Entry and isJson(plain(value, name))) {
             facts = facts ++ [_]Entry{.{ .key = "default", .value = plain(value, name) }};
         };
         if (@hasField(@TypeOf(about), name)) facts = merged(facts, plain(@field(about, name), name));
@@ -563,6 +568,17 @@ fn object(comptime T: type) []const Entry {
         .{ .key = "additionalProperties", .value = .{ .bool = false } },
     };
     return &whole;
+}
+/// Bytes, NaN and infinities have no place in a schema.
+fn isJson(comptime value: Value) bool {
+    switch (value) {
+        .bytes => return false,
+        .float => |float| return std.math.isFinite(float),
+        .list => |list| for (list) |each| if (!isJson(each)) return false,
+        .map => |map| for (map) |each| if (!isJson(each.value)) return false,
+        else => {},
+    }
+    return true;
 }
 /// What an author says holds over what his types say.
 fn merged(comptime facts: []const Entry, comptime said: Value) []const Entry {
