@@ -21,7 +21,6 @@
 #include <stdint.h>
 
 #define RHO_MAX_DEPTH 64 /* nesting of plain data that the host sends and takes */
-#define RHO_API static __attribute__((unused))
 #define RHO_SHARED __attribute__((weak)) /* one for all files of a guest, as in C++ inline is */
 #ifdef __cplusplus
 #define RHO_C extern "C"
@@ -37,6 +36,7 @@
  * exports by name what an SDK exports. */
 #define RHO_IMPORT(name) __asm__("rho." name)
 #define RHO_EXPORT(name)
+#define RHO_API static inline /* or it would write down what nobody calls */
 size_t rho__pages(void) __asm__("rho_build.memory_size");
 size_t rho__more_pages(size_t pages) __asm__("rho_build.memory_grow");
 void rho__copy(void *to, const void *from, size_t size) __asm__("rho_build.memory_copy");
@@ -53,6 +53,7 @@ int __builtin_popcount(unsigned number) __asm__("rho_build.popcount");
 #else
 #define RHO_IMPORT(name) __attribute__((import_module("rho"), import_name(name)))
 #define RHO_EXPORT(name) __attribute__((export_name(name), used))
+#define RHO_API static __attribute__((unused))
 /* With bulk memory on, these built-ins are single instructions, not calls. */
 #define rho__pages() ((size_t)__builtin_wasm_memory_size(0))
 #define rho__more_pages(pages) __builtin_wasm_memory_grow(0, pages)

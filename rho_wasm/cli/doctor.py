@@ -124,6 +124,11 @@ def _lines(looked: dict[str, Any]) -> Iterator[_Line]:
         off = guests["cache"] if guests["cache"] != "on" else ""
         yield _Line("cache", _kept(looked["cache"], off), hint="every process compiles for itself" if off else "")
     yield _Line("compilers", f"confined (Landlock {looked['landlock']})" if looked["landlock"] else _UNCONFINED)
+    sandboxed = next(extra for extra in looked["extras"] if extra["name"] == "tinycc")
+    if sandboxed["problem"] is None:
+        yield _Line("", f"C that is not yours is built in the sandbox ({', '.join(sandboxed['brings'])})")
+    else:
+        yield _Line("", f"C that is not yours is built natively: {sandboxed['problem']}", hint=sandboxed["hint"])
     yield _Line("engines", _kept(looked["shelf"]))
     for engine in looked["engines"]:
         hint = "" if engine["installed"] else f"rho-wasm engines install {engine['name']}"

@@ -11,6 +11,7 @@ from rho_wasm.toolchains import languages
 from rho_wasm.toolchains.engines.spec import PinnedFile
 from rho_wasm.toolchains.image_builder import INTERPRETED
 from rho_wasm.toolchains.pipeline import missing
+from rho_wasm.toolchains.tinycc import TINYCC
 
 __all__ = ["Extra", "Need", "extra_for", "extras", "needed"]
 
@@ -57,6 +58,7 @@ def extras() -> tuple[Extra, ...]:
         _pinned("python", cpython.SPEC),
         _pinned("javascript", quickjs.SPEC, typescript.STRIPPER),
         _c(),
+        _pinned("tinycc", TINYCC),
     )
 
 
@@ -81,5 +83,5 @@ def _pinned(name: str, *files: PinnedFile) -> Extra:
 def _c() -> Extra:
     hint = "pip install 'rho-wasm[c]'"
     if importlib.util.find_spec("ziglang") is None:
-        return Extra("c", ("c",), ("ziglang",), "the C compiler is not installed", hint)
-    return Extra("c", ("c",), (f"ziglang {importlib.metadata.version('ziglang')}",), None, hint)
+        return Extra("c", ("c", "cpp"), ("ziglang",), "the C compiler is not installed", hint)
+    return Extra("c", ("c", "cpp"), (f"ziglang {importlib.metadata.version('ziglang')}",), None, hint)

@@ -33,7 +33,7 @@ def test_it_says_how_guests_run_here_and_what_is_kept_where(command: Command, ow
     assert (told["cache"]["files"], told["shelf"]["files"]) == (1, 0)
     assert told["cache"]["bytes"] > 0
     assert [engine["installed"] for engine in told["engines"]] == [False, False]
-    assert [extra["name"] for extra in told["extras"]] == ["python", "javascript", "c"]
+    assert [extra["name"] for extra in told["extras"]] == ["python", "javascript", "c", "tinycc"]
     assert [each["language"] for each in told["languages"]] == list(languages())
     assert all(each["problem"] is None or each["hint"] for each in told["languages"])
 

@@ -38,7 +38,7 @@ def test_the_files_are_those_of_a_tool_of_that_name(
     code, told = command("new", "deep/my-tool", "--language", language)
     assert (code, told["tool"], told["folder"]) == (0, "my_tool", "deep/my-tool")
     expected = {f"my_tool{suffix}", "test_my_tool.py", "arguments.json"}
-    expected |= {"my_tool.manifest.json"} if language in ("c", "wat") else set()
+    expected |= {"my_tool.manifest.json"} if language == "wat" else set()
     assert {path.name for path in (own_folder / "deep" / "my-tool").iterdir()} == expected == set(told["files"])
     written = "".join(path.read_text() for path in (own_folder / "deep" / "my-tool").iterdir())
     assert "my_tool" in written
