@@ -6,12 +6,12 @@ order made here no encoder need make it, which takes longer than the walk.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from rho_wasm.errors import NotPlain, TooLarge
 from rho_wasm.untrusted import inert, type_name
 
-__all__ = ["MAX_DEPTH", "ExactCopy", "Refused", "flat_copy"]
+__all__ = ["MAX_DEPTH", "Copied", "ExactCopy", "Refused", "flat_copy"]
 
 MAX_DEPTH: Final = 256
 """No ``max_depth`` beyond this is honoured: encoders and readers recurse."""
@@ -19,6 +19,22 @@ MAX_DEPTH: Final = 256
 _PATH_STEPS: Final = 16
 _INT_MIN, _INT_MAX = -(2**64), 2**64 - 1
 _LONGEST_HEAD: Final = 9
+
+
+class Copied(NamedTuple):
+    """A copy, and what was seen of it: nobody has altered it since.
+
+    ``items`` counts values and keys, ``chars`` is the length of all strings, ``depth`` how many lists and maps are
+    inside one another. ``floats``: there is one. ``in_order``: the keys of its maps are in the order of their
+    encodings.
+    """
+
+    value: Any
+    items: int
+    chars: int
+    depth: int
+    floats: bool
+    in_order: bool
 
 
 class Refused(Exception):
@@ -160,10 +176,8 @@ class ExactCopy:
             raise TooLarge("bytes", self.max_bytes)
 
 
-def flat_copy(
-    pairs: dict[Any, Any], *, max_bytes: int, max_items: int, in_order: bool
-) -> tuple[dict[str, Any], int, int] | None:
-    """What :class:`ExactCopy` makes of a map of ASCII text, integers, booleans and nulls, its items and characters.
+def flat_copy(pairs: dict[Any, Any], *, max_bytes: int, max_items: int, in_order: bool) -> Copied | None:
+    """A copy as :class:`ExactCopy` makes it of a map of ASCII text, integers, booleans and nulls.
 
     None for any other map, and where its encoding might be over a bound. Most arguments are such a map.
     """
@@ -185,7 +199,7 @@ def flat_copy(
         return None
     if in_order and items > 3:
         copy = _ordered(copy, True)
-    return copy, items, chars
+    return Copied(copy, items, chars, 1, False, in_order)
 
 
 def _ordered(pairs: dict[str, Any], ascii: bool) -> dict[str, Any]:

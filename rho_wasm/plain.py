@@ -20,13 +20,13 @@ import base64
 import json
 import math
 from collections.abc import Mapping
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 
 import cbor2
 from pydantic_core import to_json
 
 from rho_wasm.errors import Malformed, NotPlain, TooLarge
-from rho_wasm.exact import MAX_DEPTH, ExactCopy, Refused, flat_copy
+from rho_wasm.exact import MAX_DEPTH, Copied, ExactCopy, Refused, flat_copy
 from rho_wasm.hostvalues import plain
 
 __all__ = [
@@ -35,7 +35,7 @@ __all__ = [
     "copied",
     "decode",
     "encode",
-    "encode_copied",
+    "encode_framed",
     "encode_within",
     "json_text",
     "jsonable",
@@ -69,22 +69,6 @@ _NO_TAGS: Final = bytes({*range(256)} - {*range(0xC0, 0xE0), 0xF7})
 """All bytes but those that begin a tag, or are ``undefined``."""
 _WIDTH: Final = bytes(24) + b"\1\2\4\x08"
 """Of the argument behind a head, by the head's last five bits."""
-
-
-class Copied(NamedTuple):
-    """A copy, and what was seen of it: nobody has altered it since.
-
-    ``items`` counts values and keys, ``chars`` is the length of all strings, ``depth`` how many lists and maps are
-    inside one another. ``floats``: there is one. ``in_order``: the keys of its maps are in the order of their
-    encodings.
-    """
-
-    value: Any
-    items: int
-    chars: int
-    depth: int
-    floats: bool
-    in_order: bool
 
 
 def encode(value: Any, *, max_bytes: int = _MIB, max_depth: int = 64, max_items: int = 100_000) -> bytes:
@@ -139,8 +123,7 @@ def copied(
     if type(value) is dict and max_depth > 0:
         flat = flat_copy(value, max_bytes=max_bytes, max_items=max_items, in_order=in_order)
         if flat is not None:
-            copy, items, chars = flat
-            return Copied(copy, items, chars, 1, False, in_order)
+            return flat
     exact = ExactCopy(max_bytes=max_bytes, max_depth=max_depth, max_items=max_items, in_order=in_order)
     try:
         copy = exact.of(value)
@@ -152,9 +135,9 @@ def copied(
     return Copied(copy, items, chars, exact.deepest, exact.floats, in_order)
 
 
-def encode_copied(frame: Mapping[str, Any], key: str, copy: Copied) -> bytes:
-    """What :func:`encode_within` makes of a copy that is ``in_order``, however large it is."""
-    return cbor2.dumps({**frame, key: copy.value}, canonical=copy.floats)
+def encode_framed(frame: Mapping[str, Any], copy: Copied) -> bytes:
+    """What :func:`encode_within` makes of a frame that has a copy in it already, one that is ``in_order``."""
+    return cbor2.dumps(frame, canonical=copy.floats)
 
 
 def decode(data: bytes, *, max_bytes: int = _MIB, max_depth: int = 64, max_items: int = 100_000) -> Any:

@@ -13,6 +13,7 @@ import anyio.lowlevel
 from rho_wasm.arguments import check_in_thread, copied_arguments
 from rho_wasm.calls import CallClock, CallMeter, RunningCall, ToolCall, ToolContext
 from rho_wasm.cancellation import Watermark, leaves, let_through
+from rho_wasm.declared_output import check_declared_output
 from rho_wasm.errors import SchemaInvalid, ToolError
 from rho_wasm.events import OnEvent, SourceFailed, ToolFinished, ToolRunning, emit, subscriber
 from rho_wasm.executor import DefaultExecutor, ToolExecutor, fault_of
@@ -23,7 +24,7 @@ from rho_wasm.offered import KnownTool, ToolSnapshot
 from rho_wasm.outcomes import answered, not_answered
 from rho_wasm.plain import Copied
 from rho_wasm.registry import ToolRegistry
-from rho_wasm.results import HandlerResult, ToolResult
+from rho_wasm.results import HandlerResult, Ok, ToolResult
 from rho_wasm.tools import Tool
 from rho_wasm.untrusted import exception_text, inert
 
@@ -226,12 +227,32 @@ class ToolRunner:
         if not guest or self.registry.calls_may_be_cancelled:
             stop.scope = anyio.CancelScope()
         running = RunningCall(tool, context, stop.cancel, generation)
+        answer: HandlerResult | None = None
+        raised: BaseException | None = None
         result: ToolResult | None = None
         started = time.perf_counter()
         try:
             try:
+                if stop.scope is None:
+                    self._begin(running, None, guest=guest)
+                    answer = await self._handled(running, arguments)
+                else:
+                    with stop.scope as scope:
+                        self._begin(running, scope, guest=guest)
+                        if not stop.asked:
+                            answer = await self._handled(running, arguments)
+            except BaseException as error:
+                let_through(error, watermark)
+                raised = error
+            try:
+                if watermark.passed:
+                    await watermark.raise_swallowed()
                 # The sandbox keeps a guest's deadline, so an answer of it came in time.
-                answer = await self._execute(running, arguments, stop, watermark, guest=guest)
+                if answer is None or stop.asked or not guest:
+                    _check_end(raised, running, stop, watermark, guest=guest)
+                assert answer is not None
+                if not known.answers_any and isinstance(answer, Ok):
+                    await check_declared_output(answer, tool, known)
                 result = answered(
                     answer,
                     tool,
@@ -244,46 +265,14 @@ class ToolRunner:
             except ToolError as error:
                 spent_ms = (time.perf_counter() - started) * 1000
                 result = not_answered(error, context, generation=generation, duration_ms=spent_ms)
+            finally:
+                raised = None  # its traceback holds this frame: together they would wait for a garbage collection
             return result
         finally:
             # Sources count on hearing the end of each call that they were told of, whatever the end.
             ended = result or not_answered(_cancelled(tool.name), context, generation=generation)
             if faults := running.finish(ended):
                 self._report(faults, tool)
-
-    async def _execute(
-        self, running: RunningCall, arguments: Copied, stop: _Stop, watermark: Watermark, *, guest: bool
-    ) -> HandlerResult:
-        """The handler's answer, within its time. Raises ToolError where there is none."""
-        tool, context, scope = running.tool, running.context, stop.scope
-        clock = context.meter.clock
-        answer: HandlerResult | None = None
-        raised: BaseException | None = None
-        try:
-            if scope is None:
-                self._begin(running, None, guest=guest)
-                answer = await self._handled(running, arguments)
-            else:
-                with scope:
-                    self._begin(running, scope, guest=guest)
-                    if not stop.asked:
-                        answer = await self._handled(running, arguments)
-        except BaseException as error:
-            let_through(error, watermark)
-            raised = error
-        try:
-            if watermark.passed:
-                await watermark.raise_swallowed()
-            if stop.asked:
-                raise _cancelled(tool.name)
-            if not guest and ((scope is not None and scope.cancelled_caught) or clock.remaining_ms() <= 0):
-                raise ToolError("deadline", tool=tool.name, limit="timeout_ms", value=int(clock.timeout_ms))
-            if raised is not None:
-                raise raised if isinstance(raised, ToolError) else fault_of(raised, tool, watermark)
-            assert answer is not None
-            return answer
-        finally:
-            raised = None  # its traceback holds this frame: together they would wait for a garbage collection
 
     def _begin(self, running: RunningCall, scope: anyio.CancelScope | None, *, guest: bool) -> None:
         if self._on_event is not None:
@@ -333,6 +322,22 @@ class _Stop:
         self.asked = True
         if self.scope is not None:
             self.scope.cancel()
+
+
+def _check_end(
+    raised: BaseException | None, running: RunningCall, stop: _Stop, watermark: Watermark, *, guest: bool
+) -> None:
+    """Raises the ToolError that stands in place of an answer, where one does."""
+    tool, scope, clock = running.tool, stop.scope, running.meter.clock
+    if stop.asked:
+        raise _cancelled(tool.name)
+    if not guest and ((scope is not None and scope.cancelled_caught) or clock.remaining_ms() <= 0):
+        raise ToolError("deadline", tool=tool.name, limit="timeout_ms", value=int(clock.timeout_ms))
+    if raised is not None:
+        try:
+            raise raised if isinstance(raised, ToolError) else fault_of(raised, tool, watermark)
+        finally:
+            del raised
 
 
 def _cancelled(tool: str) -> ToolError:

@@ -14,7 +14,6 @@ from rho_wasm.sandbox.crossing import as_tool_error, encode, encode_at_once, rea
 from rho_wasm.sandbox.entry import sure_entry, traced
 from rho_wasm.sandbox.guest_call import GuestCall
 from rho_wasm.sandbox.module import NativeModule
-from rho_wasm.sandbox.runtime import Runtime
 from rho_wasm.sandbox.slices import SlicedCall
 from rho_wasm.sandbox.state import CallState, Capabilities, Elsewhere
 
@@ -40,24 +39,22 @@ class Attempt:
 
     def __init__(
         self,
-        runtime: Runtime,
         module: NativeModule,
         request: Mapping[str, Any],
-        *,
         tool: str,
         limits: Limits,
         deadline_ms: float,
         capabilities: Capabilities | None,
-        copied: Copied | None = None,
+        copied: Copied | None,
     ) -> None:
-        self._runtime = runtime
         self._module = module
         self._request = request
         self._copied = copied
         self._tool = tool
         self._limits = limits
         self._capabilities = capabilities
-        self.call = GuestCall(runtime, module.linked, self._new_state(), deadline_ms=deadline_ms)
+        linked = module.linked
+        self.call = GuestCall(linked.owner, linked, self._new_state(), deadline_ms=deadline_ms)
 
     def cancel(self) -> None:
         """Stops the guest within a moment; :meth:`in_thread` then ends."""
@@ -80,7 +77,8 @@ class Attempt:
 
     def at_once(self) -> HandlerResult | ToolError | None:
         """What the call comes to if that takes no longer than a slice. Nothing here takes much longer."""
-        if self._runtime.way == "public" or self._module.linked.overruns >= _MAX_OVERRUNS or traced():
+        linked = self._module.linked
+        if linked.owner.way == "public" or linked.overruns >= _MAX_OVERRUNS or traced():
             return None
         limits = self._limits
         self._data = encode_at_once(self._request, limits=limits, copied=self._copied)
@@ -95,10 +93,11 @@ class Attempt:
         if result is None:
             return None
         state = self.call.state
-        if state.logged and not state.log.short:
-            self._result = result  # Making the log inert takes its time.
-            return None
-        self.call.finish()
+        if state.logged:
+            if not state.log.short:
+                self._result = result  # Making the log inert takes its time.
+                return None
+            self.call.finish()
         return result
 
     def in_thread(self) -> HandlerResult | ToolError:

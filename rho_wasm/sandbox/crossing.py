@@ -29,7 +29,7 @@ def encode_at_once(request: Mapping[str, Any], *, limits: Limits, copied: plain.
     """A small request's bytes. None for any other, and for one that is wrong: :func:`encode` says what was wrong.
 
     ``request`` is what :func:`rho_wasm.envelope.request` made. Of most only the arguments have to be looked through,
-    and not even those where they are ``copied``.
+    and not even those where they are the value that was ``copied``.
     """
     max_bytes, max_items = limits.request_bytes, limits.items
     if max_bytes > _BYTES_AT_ONCE:
@@ -39,7 +39,7 @@ def encode_at_once(request: Mapping[str, Any], *, limits: Limits, copied: plain.
     if copied is not None and copied.in_order and copied.depth < limits.depth and _exact_frame(request):
         if copied.items > max_items - _FRAME_ITEMS or copied.chars > max_bytes:
             return None
-        data = plain.encode_copied(request, "arguments", copied)
+        data = plain.encode_framed(request, copied)
         return data if len(data) <= max_bytes else None
     try:
         if not _exact_frame(request):

@@ -28,7 +28,7 @@ from rho_wasm.sandbox.guest_call import SLICE_S, GuestCall
 from rho_wasm.sandbox.images import EngineBinary, EngineFinder, LoadedSource
 from rho_wasm.sandbox.loader import Loader
 from rho_wasm.sandbox.loading import SourceLoad
-from rho_wasm.sandbox.module import GuestModule, NativeModule
+from rho_wasm.sandbox.module import GuestModule
 from rho_wasm.sandbox.runtime import Runtime
 from rho_wasm.sandbox.slots import Overloaded, Slots
 from rho_wasm.sandbox.state import Capabilities
@@ -229,16 +229,35 @@ class Sandbox:
                         taken = await self._slots.take(label, memory_bytes)
                     if waited is not None:
                         waited()
-                result = await self._in_slot(
-                    native,
-                    envelope.request(tool, dict(arguments) if copied is None else copied.value, context=context),
-                    tool=label,
-                    limits=limits,
-                    meter=meter,
-                    # Only what the manifest declares is ever asked for.
-                    capabilities=capabilities if native.declared else None,
-                    copied=copied,
-                )
+                if self._held_s >= SLICE_S:
+                    # Short calls in a row must not hold up all else that this thread does.
+                    self._held_s = 0.0
+                    with meter.clock.paused():
+                        await anyio.lowlevel.checkpoint()
+                if self._closed:
+                    raise Closed("the sandbox")
+                self._calls += 1
+                request = envelope.request(tool, dict(arguments) if copied is None else copied.value, context=context)
+                # Only what the manifest declares is ever asked for.
+                allowed = capabilities if native.declared else None
+                deadline_ms = meter.clock.remaining_ms()
+                if limits.deadline_ms < deadline_ms:
+                    deadline_ms = limits.deadline_ms
+                if self._pool is None:
+                    run = Attempt(native, request, label, limits, deadline_ms, allowed, copied)
+                    result = await self._here(run, native.sha256, meter)
+                else:
+                    work = WorkerCall(
+                        self._pool,
+                        self._threads,
+                        native,
+                        request,
+                        tool=label,
+                        limits=limits,
+                        deadline_ms=deadline_ms,
+                        capabilities=allowed,
+                    )
+                    result = await self._in_worker(work, native.sha256, meter)
             finally:
                 if taken:
                     self._slots.give_back(label, memory_bytes)
@@ -293,57 +312,9 @@ class Sandbox:
     async def __aexit__(self, *exception: object) -> None:
         await self.aclose()
 
-    async def _in_slot(
-        self,
-        native: NativeModule,
-        request: Mapping[str, Any],
-        *,
-        tool: str,
-        limits: Limits,
-        meter: CallMeter,
-        capabilities: Capabilities | None,
-        copied: Copied | None,
-    ) -> HandlerResult | ToolError:
-        if self._held_s >= SLICE_S:
-            # Short calls in a row must not hold up all else that this thread does.
-            self._held_s = 0.0
-            with meter.clock.paused():
-                await anyio.lowlevel.checkpoint()
-        if self._closed:
-            raise Closed("the sandbox")
-        self._calls += 1
-        deadline_ms = meter.clock.remaining_ms()
-        if limits.deadline_ms < deadline_ms:
-            deadline_ms = limits.deadline_ms
-        if self._pool is not None:
-            work = WorkerCall(
-                self._pool,
-                self._threads,
-                native,
-                request,
-                tool=tool,
-                limits=limits,
-                deadline_ms=deadline_ms,
-                capabilities=capabilities,
-            )
-            stay = self._crowds.enter(native.sha256)
-            try:
-                return await work.run()
-            finally:
-                meter.at_once = stay.leave()
-                _measured(meter, work.used)
-        run = Attempt(
-            native.linked.owner,
-            native,
-            request,
-            tool=tool,
-            limits=limits,
-            deadline_ms=deadline_ms,
-            capabilities=capabilities,
-            copied=copied,
-        )
-        # In this process: at once if that takes no longer than a slice, else in a thread.
-        met = self._crowds.meet(native.sha256)
+    async def _here(self, run: Attempt, sha256: str, meter: CallMeter) -> HandlerResult | ToolError:
+        """In this process: at once if that takes no longer than a slice, else in a thread."""
+        met = self._crowds.meet(sha256)
         try:
             try:
                 began = monotonic()
@@ -351,7 +322,7 @@ class Sandbox:
                 self._held_s += monotonic() - began
                 if result is not None:
                     return result
-                met = met or self._crowds.enter(native.sha256)
+                met = met or self._crowds.enter(sha256)
                 run.keep()
             except BaseException:
                 run.close()
@@ -362,6 +333,14 @@ class Sandbox:
             if met is not None:
                 meter.at_once = met.leave()
             _measured(meter, run.call)
+
+    async def _in_worker(self, work: WorkerCall, sha256: str, meter: CallMeter) -> HandlerResult | ToolError:
+        stay = self._crowds.enter(sha256)
+        try:
+            return await work.run()
+        finally:
+            meter.at_once = stay.leave()
+            _measured(meter, work.used)
 
 
 def _measured(meter: CallMeter, used: GuestCall | Ended) -> None:
