@@ -3,10 +3,30 @@ package rho
 // module is the path of the guest's own module: where a panic went through, its lines are told.
 var module string
 
+// undeclared is why main did not come to its end.
+var undeclared *Raised
+
 // Start declares the tools: the build adds a file to the guest that calls it with the guest's main. No tool calls it.
 func Start(path string, main func()) {
 	module = path
+	defer func() {
+		if value := recover(); value != nil {
+			undeclared = panicked(value, module)
+		}
+	}()
 	main()
+}
+
+// declaration is the manifest's bytes. Where main failed there are none: standard error says why, for the build to read.
+func declaration() []byte {
+	if undeclared == nil {
+		return encode(manifest())
+	}
+	println(undeclared.Message)
+	for _, line := range undeclared.Trace {
+		println("at", line)
+	}
+	return nil
 }
 
 // answer is one call: a request in, an answer out, both plain CBOR.
@@ -23,6 +43,9 @@ func dispatch(request []byte) map[string]any {
 	fault := func(message string) map[string]any { return (&Raised{Message: message}).answer() }
 	if !wellFormed(request) {
 		return fault("the request is not plain CBOR")
+	}
+	if undeclared != nil {
+		return undeclared.answer()
 	}
 	whole := reader{data: request}
 	parts, ok := whole.parts()

@@ -4,7 +4,6 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 )
 
 // What a type is in plain data.
@@ -271,7 +270,7 @@ func (f *form) structSchema() map[string]any {
 	return made
 }
 
-// snakeCase makes MaxItems max_items, and UserID user_id.
+// snakeCase makes MaxItems max_items, UserID user_id, and UserIDs user_ids.
 func snakeCase(name string) string {
 	var made strings.Builder
 	upper := func(at int) bool { return at < len(name) && name[at] >= 'A' && name[at] <= 'Z' }
@@ -280,7 +279,7 @@ func snakeCase(name string) string {
 			made.WriteByte(name[at])
 			continue
 		}
-		if at > 0 && (!upper(at-1) || at+1 < len(name) && !upper(at+1) && name[at+1] < utf8.RuneSelf) {
+		if rest := name[at+1:]; at > 0 && (!upper(at-1) || rest != "" && rest != "s" && !upper(at+1)) {
 			made.WriteByte('_')
 		}
 		made.WriteByte(name[at] + 'a' - 'A')

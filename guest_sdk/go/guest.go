@@ -42,7 +42,7 @@ func exportCall(request unsafe.Pointer, size uint32) uint64 {
 }
 
 //go:wasmexport rho_manifest
-func exportManifest() uint64 { return packed(encode(manifest())) }
+func exportManifest() uint64 { return packed(declaration()) }
 
 func packed(data []byte) uint64 {
 	return uint64(uintptr(hold(data)))<<32 | uint64(len(data))
