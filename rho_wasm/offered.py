@@ -77,19 +77,28 @@ class KnownTool:
 
     ``schema`` is that of its arguments, compiled; or what is wrong with it. ``host_made`` and ``takes_copies`` are what
     answers.py asks of its handler. ``refusal`` is the handler's own say whether it may run now, ``generation`` the one
-    that it comes from; None where it has none.
+    that it comes from; None where it has none. ``answers_any``: it declares no schema of its answers.
     """
 
-    __slots__ = ("generation", "host_made", "refusal", "schema", "takes_copies")
+    __slots__ = ("_output", "answers_any", "generation", "host_made", "refusal", "schema", "takes_copies")
 
     def __init__(self, tool: Tool) -> None:
         self.schema = _compiled(tool)
+        self.answers_any = tool.output_schema is None
+        self._output: ArgumentSchema | None = None
         self.host_made = is_host_made(tool)
         self.takes_copies = takes_copies(tool)
         refusal = getattr(tool.handler, "refusal", None)
         self.refusal: Callable[[], Any] | None = refusal if callable(refusal) else None
         generation = getattr(tool.handler, "generation", None)
         self.generation: int | None = generation if type(generation) is int else None
+
+    def output(self, tool: Tool) -> ArgumentSchema:
+        """The schema of the answers of ``tool``, compiled when it is first asked for. Raises :class:`SchemaInvalid`."""
+        if self._output is None:
+            assert tool.output_schema is not None, "it is asked for where there is one"
+            self._output = ArgumentSchema(tool.output_schema, of_arguments=False)
+        return self._output
 
 
 class ToolSchemas:

@@ -1,4 +1,4 @@
-"""Arguments against a JSON Schema, and what is wrong with them in words that a model can act on.
+"""Arguments (and answers) against a JSON Schema, and what is wrong with them in words that a model can act on.
 
 The schema was written by whoever wrote the tool, so it is bounded, offline (no reference leaves it) and its patterns
 run in linear time. ``format`` is an annotation, as draft 2020-12 has it by default: what a format means differs between
@@ -35,9 +35,7 @@ _MAX_LOOKS: Final = 5_000
 # In a thread the counting disturbs nobody much; the check itself keeps the interpreter lock, and is estimated high.
 _PATIENT_NS: Final = 60_000_000
 _PATIENT_LOOKS: Final = 300_000
-_TOO_MUCH: Final = (
-    "arguments: they nest too deeply, are too many or too long to be checked against the tool's schema and its patterns"
-)
+_TOO_MUCH: Final = "too deeply nested, too many or too long to be checked against the tool's schema and its patterns"
 _MAX_ERRORS_NS: Final = 8_000_000
 
 _TYPES: Final = {
@@ -52,7 +50,7 @@ _TYPES: Final = {
 
 
 class ArgumentSchema:
-    """A compiled schema. Compile once, use from any thread.
+    """A compiled schema. Compile once, use from any thread. Not ``of_arguments``: of an answer, any value.
 
     Raises :class:`SchemaInvalid` for a schema that is no JSON Schema, has more than ``max_bytes`` as JSON, is too deep
     or too branched, takes no map, has a pattern with look-around or back-references, or a ``$ref`` that leaves it.
@@ -66,6 +64,8 @@ class ArgumentSchema:
             raise SchemaInvalid("it holds something that JSON cannot, such as bytes, NaN or itself") from None
         if size > max_bytes:
             raise SchemaInvalid(f"it has {size} bytes as JSON, at most {max_bytes} are allowed")
+        self._of_arguments = of_arguments
+        self._whole = "arguments" if of_arguments else "the answer"
         self._schema: dict[str, Any] = json.loads(text)
         # No reference needs it, and with one that names a known schema ``#/...`` would lead into that.
         self._schema.pop("$id", None)
@@ -98,7 +98,7 @@ class ArgumentSchema:
         the caller knows.
         """
         found = self._problems(arguments, size, most=_PATIENT_NS, looks=_PATIENT_LOOKS)
-        return (_TOO_MUCH,) if found is None else found
+        return (f"{self._whole}: {_TOO_MUCH}",) if found is None else found
 
     def problems_at_once(self, arguments: Any, *, size: tuple[int, int] | None = None) -> tuple[str, ...] | None:
         """The same, or None where it is not said within about 20 ms: then ask :meth:`problems`, in a thread."""
@@ -116,7 +116,7 @@ class ArgumentSchema:
         self, arguments: Any, size: tuple[int, int] | None, *, most: int, looks: int
     ) -> tuple[str, ...] | None:
         instance = arguments
-        if type(arguments) is not dict:
+        if type(arguments) is not dict and self._of_arguments:
             if not isinstance(arguments, Mapping):
                 return (f"arguments: got {_shown(arguments)}, wanted a map",)
             instance = thaw(arguments)
@@ -130,9 +130,9 @@ class ArgumentSchema:
                 return ()
             errors = self._errors(instance)
         except ValueError:
-            return _not_json(instance)
+            return (_not_json(instance) or f"{self._whole}: something in it JSON cannot say",)
         lines = dict.fromkeys(line for error in errors for line in self._lines(error, instance))
-        return tuple(itertools.islice(lines, _MAX_PROBLEMS)) or ("arguments: they do not match the tool's schema",)
+        return tuple(itertools.islice(lines, _MAX_PROBLEMS)) or (f"{self._whole}: no match for the tool's schema",)
 
     def _fits(self, instance: Any, size: tuple[int, int] | None) -> bool:
         if self._most is None:
@@ -171,7 +171,7 @@ class ArgumentSchema:
                     yield f"{_path([*place, name])}: unknown key, allowed: {known}"
             case kind:
                 given = _shown(_follow(instance, place))
-                yield f"{_path(place) or 'arguments'}: got {given}, wanted {_wanted(kind, parent)}"
+                yield f"{_path(place) or self._whole}: got {given}, wanted {_wanted(kind, parent)}"
 
 
 def _size(value: Any) -> tuple[int, int]:
@@ -297,7 +297,7 @@ def _wanted(kind: jsonschema_rs.ValidationErrorKind, parent: Any) -> str:
     return f"what {inert(keyword, limit=40)!r} in the schema allows"
 
 
-def _not_json(instance: Any) -> tuple[str, ...]:
+def _not_json(instance: Any) -> str:
     """Where a value stands that JSON Schema has no type for: bytes, which a model cannot write in JSON anyway."""
     waiting: list[tuple[Any, tuple[str | int, ...]]] = [(instance, ())]
     while waiting:
@@ -307,5 +307,5 @@ def _not_json(instance: Any) -> tuple[str, ...]:
         elif isinstance(value, list):
             waiting.extend((item, (*path, index)) for index, item in enumerate(value))
         elif value is not None and not isinstance(value, (bool, int, float, str)):
-            return (f"{_path(path)}: got {_shown(value)}, wanted what JSON can say: text, a number, a list, a map",)
-    return ("arguments: they hold something that JSON cannot say",)
+            return f"{_path(path)}: got {_shown(value)}, wanted what JSON can say: text, a number, a list, a map"
+    return ""
