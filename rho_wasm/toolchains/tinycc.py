@@ -271,9 +271,11 @@ def _export(module: Module) -> None:
     names = function_names(module.names or b"", range(first, first + len(module.functions)))
     for wanted in _EXPORTED:
         places = [index for index, name in names.items() if name == wanted]
+        if module.exported(wanted, FUNCTION) is not None:
+            continue
         if len(places) > 1:
-            raise ModuleRejected("export_duplicate", f"{wanted} is defined {len(places)} times", name=wanted)
-        if places and module.exported(wanted, FUNCTION) is None:
+            raise ModuleRejected("export_duplicate", f"{wanted} is defined in {len(places)} files", name=wanted)
+        if places:
             module.add_export(wanted, FUNCTION, places[0])
     constructors = [index for index, name in names.items() if name == _CONSTRUCTORS]
     any_there = bool(constructors) and module.bodies[constructors[0] - first] != _NOTHING
