@@ -487,10 +487,11 @@ pub fn tool(comptime name: []const u8, comptime handler: anytype, comptime optio
     }
     const Call = struct {
         fn call(arguments: Value, context: *const Context) anyerror!Answer {
+            // Never inlined, so that a backtrace names it.
             const result = switch (parameters.len) {
-                0 => handler(),
-                1 => handler(try convert(Arguments, arguments, "arguments")),
-                else => handler(try convert(Arguments, arguments, "arguments"), context),
+                0 => @call(.never_inline, handler, .{}),
+                1 => @call(.never_inline, handler, .{try convert(Arguments, arguments, "arguments")}),
+                else => @call(.never_inline, handler, .{ try convert(Arguments, arguments, "arguments"), context }),
             };
             const value = if (@typeInfo(@TypeOf(result)) == .error_union) try result else result;
             return if (@TypeOf(value) == Answer) value else ok(value);

@@ -50,7 +50,7 @@ impl Fields {
                 }
             }
         }
-        if let Some(default) = default {
+        if let Some(default) = default.filter(is_json) {
             map.insert("default", default);
         }
         if needed {
@@ -61,6 +61,17 @@ impl Fields {
     pub fn schema(self) -> Value {
         let properties = Map::of_distinct(self.properties);
         value!({"type": "object", "properties": properties, "required": self.required, "additionalProperties": false})
+    }
+}
+
+/// Bytes, NaN and infinities have no place in a schema.
+fn is_json(value: &Value) -> bool {
+    match value {
+        Value::Bytes(_) => false,
+        Value::Float(number) => number.is_finite(),
+        Value::List(list) => list.iter().all(is_json),
+        Value::Map(map) => map.iter().all(|(_, each)| is_json(each)),
+        _ => true,
     }
 }
 
