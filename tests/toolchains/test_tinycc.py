@@ -1,4 +1,4 @@
-"""TinyCC in the sandbox makes guests of C that answer as clang's do, and no source gets at anything or runs for ever."""
+"""TinyCC in the sandbox makes guests of C that answer as clang's do. No source gets at anything or runs for ever."""
 
 from __future__ import annotations
 
@@ -175,6 +175,7 @@ async def test_what_would_bring_a_file_in_brings_nothing() -> None:
     assert "'/etc/passwd' not found" in await outcome(MINIMAL_C + '#pragma comment(lib, "/etc/passwd")\n')
 
 
+@pytest.mark.slow
 async def test_options_in_the_source_reach_nothing_but_the_files_of_the_build() -> None:
     for option in OPTIONS:
         assert "root:" not in await outcome(f'#pragma comment(option, "{option}")\n' + MINIMAL_C)
@@ -186,12 +187,10 @@ async def test_there_is_no_assembler(text: str) -> None:
 
 
 DOUBLING = "".join(f"#define A{n} A{n - 1} A{n - 1} A{n - 1}\n" for n in range(1, 30)) + "#define A0 x\nint y = A29;\n"
+CASES = "int f(int x) { switch (x) {" + "".join(f"case {n}: x++;" for n in range(9000)) + "} return x; }\n"
 BOMBS = {
     "macros": (DOUBLING, "build_timeout"),
-    "cases": (
-        "int f(int x) { switch (x) {" + "".join(f"case {n}: x++;" for n in range(9000)) + "} return x; }\n",
-        "build_timeout",
-    ),
+    "cases": (CASES, "build_timeout"),
     "memory": ("char big[2000000000] = {1};\n", "build_memory"),
     "a range": ("int a[] = {[0 ... 100000000] = 1};\n", "build_memory"),
     "brackets": ("int x = " + "(" * 100_000 + "1" + ")" * 100_000 + ";\n", "build_crashed"),
@@ -202,7 +201,9 @@ BOMBS = {
 }
 
 
-@pytest.mark.parametrize("bomb", BOMBS)
+@pytest.mark.parametrize(
+    "bomb", [pytest.param(name, marks=() if name in ("macros", "memory") else pytest.mark.slow) for name in BOMBS]
+)
 async def test_a_bomb_goes_off_inside_its_bounds(bomb: str) -> None:
     source, reason = BOMBS[bomb]
     limits = BuildLimits(cpu_seconds=0.3, file_bytes=2 * 1024 * 1024)
