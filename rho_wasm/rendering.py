@@ -8,7 +8,7 @@ from typing import Protocol
 from rho_wasm.calls import ToolCall
 from rho_wasm.errors import ToolError
 from rho_wasm.plain import json_text
-from rho_wasm.results import KINDS, AskUser, Failed, Halt, HandlerResult
+from rho_wasm.results import KINDS, AskUser, Failed, Halt, HandlerResult, Ok
 from rho_wasm.untrusted import inert
 
 __all__ = ["beginning", "cut_at_line", "cut_text", "error_text", "model_text", "printed_name", "value_text"]
@@ -68,7 +68,10 @@ def value_text(answer: HandlerResult) -> tuple[str, tuple[str, ...]]:
     A str as it is, any other value as JSON; for AskUser the question, for Halt JSON of its value.
     Raises :class:`rho_wasm.errors.PlainError` for a value that has no JSON.
     """
-    if isinstance(answer, AskUser):
+    if type(answer) is Ok:
+        if not isinstance(answer.value, str):
+            return json_text(answer.value)
+    elif isinstance(answer, AskUser):
         return str.__str__(answer.question), ()
     value = answer.reason if isinstance(answer, Failed) else answer.value
     if isinstance(value, str) and not isinstance(answer, Halt):
@@ -127,6 +130,8 @@ def cut_text(
     The notice is the host's own last line, outside the tool's text. Where the text cannot be kept it says so.
     """
     if len(text) <= max_chars:
+        if text.isascii() and (trusted or not text.encode().translate(None, _PLAIN_ASCII)):
+            return text, None
         whole = model_text(text, trusted=trusted)
         if len(whole) <= max_chars:
             return whole, None

@@ -123,7 +123,7 @@ class Attempt:
         call = self.call
         self._sliced = sliced = SlicedCall(call, data)
         try:
-            if sliced.first_slice():
+            if sliced.advance():
                 return sliced.answer
         except Elsewhere:
             self._begin_again()

@@ -42,7 +42,6 @@ from rho_wasm.sandbox.native import (
     set_fuel,
     set_limits,
     set_yield_interval,
-    size,
     store_context,
     store_delete,
     store_delete_in_thread,
@@ -59,9 +58,7 @@ ENGINE_FUEL_OF_A_POLL = 20_000
 """The same for an image. Its engine's code does not touch a page with each few units, whatever it interprets, and to
 leave it 200 times a call took half as long as the call."""
 
-_I32, _I64 = 0, 1
-_COUNTS = (size(0), size(1), size(2))
-"""Of arguments, of results."""
+_I32 = 0  # Every function of the ABI answers such a one, or an i64.
 _NULL = pointer(0)
 _ONE = i64(1)
 _FIRST_TICK, _NO_INTERVAL = u64(1), u64(0)
@@ -196,28 +193,25 @@ class FiberInstance:
             self._raise_fault()
         if error := set_yield_interval(self._context, _INTERVAL if linked.engine is None else _ENGINE_INTERVAL):
             check(error)
-        self._memory_of[2] = linked.exports[MEMORY][0]
+        self._memory_of[2] = linked.exports[MEMORY].place_argument
         export_nth(*self._memory_of)
 
     def call(self, export: str, *arguments: int) -> int | None:
         found, given, begin = self._export_of, self._new_call_of, self._new_call
-        found[2], self._wanted = self._linked.exports[export]
+        found[2], given[3], given[5], _, self._wanted = self._linked.exports[export]
         export_nth(*found)
-        count = len(arguments)
-        if count:
+        if arguments:
             self._first.i32 = arguments[0]
-            if count > 1:
-                self._second.i32 = arguments[1]
-        given[3], given[5] = _COUNTS[count], _COUNTS[self._wanted]
+            self._second.i32 = arguments[-1]
         for self.future in begin:
             break
         return self.go_on()
 
     def go_on(self) -> int | None:
-        future = self.future
+        future, trampolines = self.future, self._trampolines
         while not self._poll(future):
-            if self._trampolines.interrupted:
-                self._trampolines.raise_interruption()
+            if trampolines.interrupted:
+                trampolines.raise_interruption()
             if self._moved:
                 # In a thread only fuel suspends it, and only so suspended does it read its fuel anew. An interval
                 # that is set while it is suspended by the epoch takes all of its fuel away.
@@ -227,14 +221,14 @@ class FiberInstance:
                 return None
         self.future = 0
         future_delete(future)
-        if self._trampolines.interrupted:
-            self._trampolines.raise_interruption()
+        if trampolines.interrupted:
+            trampolines.raise_interruption()
         if self._error or self._trap:
             self._raise_fault()
         if not self._wanted:
             return 0
         result = self._result
-        answer: int = result.of.i64 if result.kind == _I64 else result.of.i32
+        answer: int = result.of.i64 if result.kind else result.of.i32
         return answer
 
     def span(self) -> tuple[int, int]:
@@ -253,7 +247,7 @@ class FiberInstance:
         found = self._linked.exports.get(export)
         if found is None:
             return False
-        self._export_of[2] = found[0]
+        self._export_of[2] = found.place_argument
         export_nth(*self._export_of)
         global_get(self._context, self._exported, self._at_result)
         return bool(self._result.of.i32)

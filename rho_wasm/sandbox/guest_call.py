@@ -128,8 +128,6 @@ class GuestCall:
         """
         over = True
         try:
-            if self._stage == _NEW:
-                self._open()
             over = self._advance()
         except GuestTrap as cause:
             raise stopped(cause) from None
@@ -158,7 +156,7 @@ class GuestCall:
         if self.state.logged:
             self.log = self.state.log.finish()
 
-    def _open(self) -> None:
+    def _open(self) -> GuestInstance:
         runtime = self.runtime
         now = time.monotonic()
         self._began = began = self._began or now
@@ -167,11 +165,12 @@ class GuestCall:
         if self._sliced:
             linked = self._linked
             self.slice_ends = now + (SLICE_S if linked.preparation is None else IMAGE_SLICE_S)
-            fiber = runtime.take_fiber()
+            fiber = runtime.fibers.take()
             fiber.open(linked, call_id, self.state.limits, self.slice_ends)
             self._instance = fiber
-        else:
-            self._instance = runtime.own_stack(self._linked, call_id, self.state.limits)
+            return fiber
+        self._instance = own = runtime.own_stack(self._linked, call_id, self.state.limits)
+        return own
 
     @sure_entry
     def _end(self) -> None:
@@ -192,18 +191,19 @@ class GuestCall:
 
     def _advance(self) -> bool:
         """Runs the guest from the stage where it was left, if it was; False where it is left again."""
-        instance, stage, state = self._instance, self._stage, self.state
-        assert instance is not None, "it was opened, and is not over"
+        stage, state, linked = self._stage, self.state, self._linked
         if stage == _NEW:
+            instance = self._open()
             if state.cancelled or self._deadline_s <= 0:
                 self.ask()
             instance.instantiate()
             self._stage = _INITIALIZE
-            linked = self._linked
             if linked.preparation is not None:
                 linked.preparation.prepare(instance, state.limits)
             answered = instance.call(INITIALIZE) if INITIALIZE in linked.exports else 0
         else:
+            assert self._instance is not None, "it is not over"
+            instance = self._instance
             answered = instance.go_on()
         size = len(state.seed)
         if stage < _ALLOC and answered is not None:
@@ -214,10 +214,9 @@ class GuestCall:
             if pointer == 0:
                 raise out_of_memory("rho_alloc had no room for the request", limits=state.limits)
             ctypes.memmove(self._inside(instance, pointer, size, "rho_alloc"), state.seed, size)
-            entry = self._linked.entry
-            state.answering = entry == CALL
+            state.answering = linked.entry == CALL
             self._stage = _CALL
-            answered = instance.call(entry, pointer, size)
+            answered = instance.call(linked.entry, pointer, size)
         if answered is None:
             return False
         state.answering = False

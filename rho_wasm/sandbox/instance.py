@@ -124,7 +124,7 @@ class OwnStackInstance:
         for value, argument in zip(given, arguments, strict=True):
             value.kind = _I32
             value.of.i32 = argument
-        results = (ffi.wasmtime_val_t * self._linked.exports[export][1])()
+        results = (ffi.wasmtime_val_t * self._linked.exports[export].results)()
         trap = _P()
         error = _call(
             self._context, ctypes.byref(item.func), given, len(given), results, len(results), ctypes.byref(trap)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 import wasmtime
 
@@ -19,9 +19,31 @@ from rho_wasm.sandbox.sealed import SealedFile
 if TYPE_CHECKING:
     from rho_wasm.sandbox.instance import GuestInstance
 
-__all__ = ["GuestModule", "Linked", "Loadable", "NativeModule", "Preparation"]
+__all__ = ["Export", "GuestModule", "Linked", "Loadable", "NativeModule", "Preparation"]
 
-_RESULTS = {name: len(signature.results) for name, signature in (*EXPORT_TYPES.items(), *ENGINE_EXPORTS.items())}
+_SHAPES = {
+    name: (len(signature.params), len(signature.results))
+    for name, signature in (*EXPORT_TYPES.items(), *ENGINE_EXPORTS.items())
+}
+_count = ctypes.c_size_t.from_param
+
+
+class Export(NamedTuple):
+    """An export that the host uses: at which place it stands, how many parameters and results it has.
+
+    The first three are as ctypes takes them, for those who call it often.
+    """
+
+    place_argument: Any
+    params_argument: Any
+    results_argument: Any
+    params: int
+    results: int
+
+    @classmethod
+    def at(cls, place: int, name: str) -> Export:
+        params, results = _SHAPES.get(name, (0, 0))
+        return cls(_count(place), _count(params), _count(results), params, results)
 
 
 class Preparation(Protocol):
@@ -34,8 +56,8 @@ class Preparation(Protocol):
 class Linked:
     """Native code with its imports resolved.
 
-    ``exports`` says which of the exports that the host uses are there, at which place each stands (as ctypes takes it)
-    and how many results it has: what is looked up once is not looked up at each call.
+    ``exports`` says which of the exports that the host uses are there: what is looked up once is not looked up at each
+    call.
     """
 
     __slots__ = ("_module", "argument", "engine", "entry", "exports", "file", "overruns", "owner", "pre", "preparation")
@@ -55,9 +77,7 @@ class Linked:
         self.pre = pre
         self.argument: Any = ctypes.c_void_p.from_param(ctypes.cast(pre.ptr(), ctypes.c_void_p).value)
         """``pre``, as ctypes takes it."""
-        self.exports: dict[str, tuple[Any, int]] = {
-            name: (ctypes.c_size_t.from_param(place), _RESULTS.get(name, 0)) for name, place in exports.items()
-        }
+        self.exports = {name: Export.at(place, name) for name, place in exports.items()}
         self.entry = CALL
         """The export that takes the request."""
         self.preparation: Preparation | None = None

@@ -41,7 +41,6 @@ __all__ = [
     "set_fuel",
     "set_limits",
     "set_yield_interval",
-    "size",
     "store_context",
     "store_delete",
     "store_delete_in_thread",
@@ -62,8 +61,8 @@ _P = ctypes.c_void_p
 _SIZE = ctypes.c_size_t
 
 Argument: TypeAlias = Any
-"""What ctypes hands to C as it is, made once for many calls: by the four below, or by ``ctypes.byref``."""
-pointer, size = _P.from_param, _SIZE.from_param
+"""What ctypes hands to C as it is, made once for many calls: by the three below, or by ``ctypes.byref``."""
+pointer = _P.from_param
 i64, u64 = ctypes.c_int64.from_param, ctypes.c_uint64.from_param
 
 

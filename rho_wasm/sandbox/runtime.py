@@ -34,7 +34,7 @@ from rho_wasm.sandbox.watch import GROW_REFUSED
 from rho_wasm.sandbox.ways import Way
 
 if TYPE_CHECKING:
-    from rho_wasm.sandbox.fiber import FiberInstance, Fibers
+    from rho_wasm.sandbox.fiber import Fibers
 
 __all__ = ["Runtime"]
 
@@ -85,7 +85,9 @@ class Runtime:
                 results=function.results,
                 index=index,
             )
-        self._fibers = self._make_fibers() if way == "native" else None
+        if way == "native":
+            self.fibers = self._make_fibers()
+            """Instances that a guest can be left in."""
         self._ids = itertools.count(1)
         self.calls: dict[int, GuestCall] = {}
         """Those that run, by the numbers that their stores carry: see :meth:`enter`."""
@@ -109,11 +111,6 @@ class Runtime:
         places = _checked_exports(module, interpreter=self.interpreters and not guest)
         file = native if isinstance(native, SealedFile) else None
         return Linked(module, self._linker.instantiate_pre(module), places, owner=self, file=file)
-
-    def take_fiber(self) -> FiberInstance:
-        """An instance that a guest can be left in, to be opened for one call. Only the native way has those."""
-        assert self._fibers is not None, "only the native way leaves a guest on its stack"
-        return self._fibers.take()
 
     def own_stack(self, linked: Linked, call_id: int, limits: Limits) -> OwnStackInstance:
         """An instance on the stack of whatever thread calls it."""

@@ -46,18 +46,11 @@ class SlicedCall:
     def state(self) -> State:
         return self._state
 
-    def first_slice(self) -> bool:
-        """Runs the guest for a slice on this thread; True if it is done. Raises as ``GuestCall.run`` does.
-
-        :class:`Elsewhere` is raised where it has to begin again in a thread.
-        """
-        return self._advance()
-
     def rest(self) -> bytes:
         """Runs what is left, in a thread where it may take as long as it needs. Raises as ``GuestCall.run`` does."""
         with self._call.runtime.ticking():
             self._call.move()
-            done = self._advance()
+            done = self.advance()
         assert done, "in a thread a guest is never left"
         return self.answer
 
@@ -70,7 +63,11 @@ class SlicedCall:
             self._state = State.CLOSED
         self._call.abandon()
 
-    def _advance(self) -> bool:
+    def advance(self) -> bool:
+        """Runs the guest for a slice on this thread; True if it is done. Raises as ``GuestCall.run`` does.
+
+        :class:`Elsewhere` is raised where it has to begin again in a thread.
+        """
         call, after, mine = self._call, _DONE, False
         cpu_began = time.thread_time()
         try:

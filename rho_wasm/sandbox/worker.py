@@ -254,7 +254,7 @@ class _Worker:
             return call.run(request)
         # A slice without a ticker first: a short call is over by then.
         sliced = SlicedCall(call, request)
-        return sliced.answer if sliced.first_slice() else sliced.rest()
+        return sliced.answer if sliced.advance() else sliced.rest()
 
     def _ask(self, number: int, capability: str, arguments: Mapping[str, Any], limits: Limits) -> Any:
         """Asks the host for what a guest asked for, and waits."""

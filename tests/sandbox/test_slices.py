@@ -52,9 +52,9 @@ def sliced(runtime: Runtime, body: str, **limits: int) -> tuple[SlicedCall, Gues
     return SlicedCall(call, b"request"), call
 
 
-def test_a_short_call_is_done_in_its_first_slice(runtime: Runtime) -> None:
+def test_a_short_call_is_done_in_its_advance(runtime: Runtime) -> None:
     one, call = sliced(runtime, ECHO)
-    assert one.first_slice()
+    assert one.advance()
     assert (one.answer, one.state) == (b"request", State.DONE)
     assert call.fuel_used > 0
     one.close()
@@ -62,7 +62,7 @@ def test_a_short_call_is_done_in_its_first_slice(runtime: Runtime) -> None:
 
 def test_a_long_call_is_left_and_goes_on_where_it_was(runtime: Runtime) -> None:
     one, call = sliced(runtime, LONG + ECHO)
-    assert not one.first_slice()
+    assert not one.advance()
     assert one.state is State.READY
     thread = threading.Thread(target=one.rest)
     thread.start()
@@ -79,7 +79,7 @@ def test_a_guest_that_only_calls_the_host_is_left_too(runtime: Runtime) -> None:
     for _ in range(200):
         one, call = sliced(runtime, storm, fuel=100_000_000)
         try:
-            assert not one.first_slice()
+            assert not one.advance()
             break
         except Elsewhere:
             one.close()  # The machine took longer over one host call than a slice lasts: it begins anew in a thread.
@@ -93,22 +93,22 @@ def test_a_guest_that_only_calls_the_host_is_left_too(runtime: Runtime) -> None:
 def test_what_is_left_can_be_let_go(runtime: Runtime) -> None:
     for _ in range(3):
         one, _ = sliced(runtime, SPIN)
-        assert not one.first_slice()
+        assert not one.advance()
         one.close()
         one.close()
         assert one.state is State.CLOSED
     another, _ = sliced(runtime, ECHO)
-    assert another.first_slice(), "the slot of the pool is free again"
+    assert another.advance(), "the slot of the pool is free again"
 
 
 def test_a_call_that_is_done_or_closed_is_never_polled_again(runtime: Runtime) -> None:
     done, _ = sliced(runtime, ECHO)
-    done.first_slice()
-    for step in (done.first_slice, done.rest):
+    done.advance()
+    for step in (done.advance, done.rest):
         with pytest.raises(RuntimeError, match="done"):
             step()
     closed, _ = sliced(runtime, SPIN)
-    closed.first_slice()
+    closed.advance()
     closed.close()
     with pytest.raises(RuntimeError, match="closed"):
         closed.rest()
@@ -116,7 +116,7 @@ def test_a_call_that_is_done_or_closed_is_never_polled_again(runtime: Runtime) -
 
 def test_two_threads_never_poll_one_call_and_none_closes_what_runs(runtime: Runtime) -> None:
     one, call = sliced(runtime, SPIN, fuel=10**15)
-    assert not one.first_slice()
+    assert not one.advance()
     raised: list[BaseException] = []
 
     def rest() -> None:
@@ -129,7 +129,7 @@ def test_two_threads_never_poll_one_call_and_none_closes_what_runs(runtime: Runt
     thread.start()
     while one.state is not State.POLLING:
         time.sleep(0.001)
-    for step in (one.rest, one.first_slice, one.close):
+    for step in (one.rest, one.advance, one.close):
         with pytest.raises(RuntimeError, match="polling"):
             step()
     call.cancel()
@@ -141,7 +141,7 @@ def test_two_threads_never_poll_one_call_and_none_closes_what_runs(runtime: Runt
 def test_a_slice_that_faults_ends_the_call(runtime: Runtime) -> None:
     one, _ = sliced(runtime, "unreachable")
     with pytest.raises(Exception, match="trapped"):
-        one.first_slice()
+        one.advance()
     assert one.state is State.DONE
 
 
