@@ -81,13 +81,16 @@ class Stopped(Exception):
 
 
 class _Output(LogBuffer):
-    """Keeps what is written as it is."""
+    """Keeps what is written as it is, and each line of the log as one that was written."""
 
     __slots__ = ("raw",)
 
     def __init__(self, limit: int) -> None:
         super().__init__(limit)
         self.raw = bytearray()
+
+    def line(self, level: int, data: bytes, *, dropped: int = 0) -> None:
+        self.stream(level, data + b"\n")
 
     def stream(self, level: int, data: bytes, *, dropped: int = 0) -> None:
         self.raw += data[: self.room]
@@ -131,7 +134,7 @@ class BootInstance:
 
     @property
     def output(self) -> bytes:
-        """What it has written so far to descriptors 1 and 2, at most ``BootLimits.output_bytes``."""
+        """What it has written so far to descriptors 1 and 2, and logged, at most ``BootLimits.output_bytes``."""
         return bytes(self._output.raw)
 
     @property
