@@ -106,6 +106,7 @@ async def boot(
     functions: Sequence[HostFunction] = (),
     limits: BootLimits | None = None,
     baseline: bool = True,
+    parallel: bool = False,
     exceptions: bool = False,
     cache: NativeCache | None = None,
 ) -> Booted:
@@ -116,7 +117,8 @@ async def boot(
     asked before each host function and answers True to stop the guest there: the call then raises :class:`Stopped`.
     ``arguments`` (with the program's name first) and ``environment`` are what WASI tells. ``functions`` are further
     host functions, or others for those of the same name. ``baseline`` compiles with wasmtime's quick compiler where it
-    can; what a module comes to is the same. ``exceptions`` lets the module throw: for one that is pinned by its hash.
+    can; what a module comes to is the same. For one that is pinned by its hash: ``parallel`` compiles on all cores,
+    ``exceptions`` lets the module throw.
     With a ``cache`` native code is kept there, for a module that is started often.
 
     Raises :class:`CallFailed` with the reasons of a call, :class:`ModuleRejected` where it does not compile or link,
@@ -127,20 +129,22 @@ async def boot(
         (function.module, function.name): function
         for function in (*FUNCTIONS, *wasi.FUNCTIONS, *process_functions(arguments, environment or {}), *functions)
     }
-    native, config = await _compiled(wasm, limits, baseline=baseline, exceptions=exceptions, cache=cache)
+    native, config = await _compiled(
+        wasm, limits, baseline=baseline, parallel=parallel, exceptions=exceptions, cache=cache
+    )
     instance = BootInstance(native, config, tuple(known.values()), limits, on_host_call)
     return await _in_thread(instance, drive)
 
 
 async def _compiled(
-    wasm: bytes, limits: BootLimits, *, baseline: bool, exceptions: bool, cache: NativeCache | None
+    wasm: bytes, limits: BootLimits, *, baseline: bool, parallel: bool, exceptions: bool, cache: NativeCache | None
 ) -> tuple[bytes, EngineConfig]:
     bounds = HostLimits(
         compile_cpu_ms=limits.compile_cpu_ms,
         compile_cpu_ms_max=limits.compile_cpu_ms,
         compile_memory_bytes=limits.compile_memory_bytes,
     )
-    config = _config(limits).but(wasm_exceptions=int(exceptions))
+    config = _config(limits).but(wasm_exceptions=int(exceptions), parallel_compilation=int(parallel))
     # Winch knows no exceptions.
     if baseline and not exceptions and config["signals_based_traps"]:
         quick = config.but(strategy=_BASELINE)

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from rho_wasm.errors import ModuleRejected
 from rho_wasm.sandbox.abi import ALLOWED_IMPORTS, FunctionType
 from rho_wasm.toolchains.binary import FUNCTION, GLOBAL, MEMORY, TABLE, Element, Import, Module
 from rho_wasm.toolchains.instructions import Renumbering, calls_any, renumbered
+from rho_wasm.wasm import encode_u32
 
-__all__ = ["ENOSYS", "allowed", "append_module", "enosys_body", "only_functions", "renumber_functions", "stub_imports"]
+__all__ = [
+    "ENOSYS",
+    "allowed",
+    "append_module",
+    "enosys_body",
+    "only_functions",
+    "renumber_functions",
+    "stub_imports",
+]
 
 ENOSYS = 52
 """WASI's error number for a function that is not there."""
@@ -35,12 +44,14 @@ def stub_imports(
     *,
     bodies: Mapping[str, bytes] | None = None,
     keep: Callable[[Import, FunctionType], bool] = allowed,
+    add: Sequence[str] = (),
 ) -> tuple[str, ...]:
     """Makes each imported function one of the module's own, unless ``keep`` says to keep it. Answers their names.
 
     ``bodies`` gives the code of some, by name (locals, instructions, ``end``); those are replaced whatever ``keep``
     says, and the others answer ENOSYS. The module's own functions keep their indices; the imports change places among
-    themselves where they must, and whatever names them is changed with them.
+    themselves where they must, and whatever names them is changed with them. ``add`` are names of functions that
+    the guest ABI knows, which are imported last: so every function that the module defines moves up.
 
     Raises :class:`ModuleRejected` (``import_kind``) for imported memories, tables and globals.
     """
@@ -52,15 +63,23 @@ def stub_imports(
         if each.name not in given and keep(each, module.types[each.type_index])
     ]
     stubbed = [place for place in range(len(module.imports)) if place not in kept]
-    moved = {old: new for new, old in enumerate([*kept, *stubbed]) if old != new}
     imports = module.imports
-    module.imports = [imports[place] for place in kept]
+    own = range(len(imports), len(imports) + len(module.functions) if add else 0)
+    room = [-1] * len(add)
+    moved = {old: new for new, old in enumerate([*kept, *room, *stubbed, *own]) if old != new and old >= 0}
+    module.imports = [*(imports[place] for place in kept), *(_known_import(module, name) for name in add)]
     module.functions[:0] = [imports[place].type_index for place in stubbed]
     renumber_functions(module, moved)
     module.bodies[:0] = [
         given.get(imports[place].name) or enosys_body(module.types[imports[place].type_index]) for place in stubbed
     ]
     return tuple(imports[place].name for place in stubbed)
+
+
+def _known_import(module: Module, name: str) -> Import:
+    origin, signature = next((key[0], found) for key, found in ALLOWED_IMPORTS.items() if key[1] == name)
+    index = module.type_index(signature)
+    return Import(origin, name, FUNCTION, index, encode_u32(index))
 
 
 def append_module(

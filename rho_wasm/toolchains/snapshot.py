@@ -30,7 +30,7 @@ MAX_SEGMENTS = 1_000
 
 _GAP_BYTES = 16
 """Zeros that are written rather than gone round: a segment of its own costs ten bytes."""
-_RUN = re.compile(rb"[^\0](?:[^\0]|\0{1,%d}(?=[^\0]))*" % _GAP_BYTES, re.DOTALL)
+_RUN = re.compile(rb"[^\0]+(?:\0{1,%d}[^\0]+)*" % _GAP_BYTES, re.DOTALL)
 _SCANNED = PAGE_BYTES
 _START = "rho:start"
 """Under this name a start function is called while it is booted: in an instance that is whole, unlike by itself."""
@@ -69,6 +69,7 @@ async def boot_module(
     functions: Sequence[HostFunction] = (),
     limits: BootLimits | None = None,
     baseline: bool = True,
+    parallel: bool = False,
 ) -> Booted:
     """Starts ``module`` as :func:`rho_wasm.sandbox.boot.boot` does, with what that needs exported.
 
@@ -96,6 +97,7 @@ async def boot_module(
         functions=functions,
         limits=limits,
         baseline=baseline,
+        parallel=parallel,
     )
 
 

@@ -31,7 +31,6 @@ from rho_wasm.toolchains.binary_reader import read_module
 from rho_wasm.toolchains.engines.python.bootstrap import GIVEN_BYTES, MARK, ROOM_BYTES, STACK_BYTES
 from rho_wasm.toolchains.engines.spec import EngineSpec, SelfTest
 from rho_wasm.toolchains.image import with_touched_pages
-from rho_wasm.toolchains.module_additions import add_imports
 from rho_wasm.toolchains.module_edits import ENOSYS, append_module, stub_imports
 from rho_wasm.toolchains.snapshot import boot_module, snapshot
 
@@ -43,6 +42,7 @@ as the host's directories when it started: so the one for capabilities (sandbox/
 _DIRECTORY = 0
 _EBADF = 8
 
+_LOG = "log"
 _LOG_STUB = "fd_advise"
 _LOG_EXPORT = "rho:fd_advise"
 _LOG_WAT = f"""(module
@@ -104,7 +104,7 @@ async def build_engine(wasm: bytes) -> bytes:
     """
     module = read_module(wasm)
     module.names = None
-    _let_log(module, stubs=stub_imports(module))
+    _let_log(module, stubs=stub_imports(module, add=(_LOG,)))
     booted = await boot_module(
         module,
         on_host_call=_is_ready,
@@ -113,6 +113,7 @@ async def build_engine(wasm: bytes) -> bytes:
         # and each page that it changes is one that every call pays for.
         environment={"PYTHONMALLOC": "malloc"},
         functions=_preopens(),
+        parallel=True,
     )
     addresses = _addresses(booted)
     memory = bytearray(booted.memory)
@@ -145,7 +146,7 @@ def _let_log(module: Module, *, stubs: Sequence[str]) -> None:
     """Makes the stub of a function that is good for nothing here the interpreter's way to the log of module ``rho``."""
     if _LOG_STUB not in stubs:
         raise _unexpected(f"it does not import {_LOG_STUB}")
-    append_module(module, _assembled(_LOG_WAT), functions=add_imports(module, ["log"]))
+    append_module(module, _assembled(_LOG_WAT), functions={_LOG: module.imported(FUNCTION) - 1})
     index = module.exported(_LOG_EXPORT, FUNCTION)
     assert index is not None, "it was just added"
     module.bodies[stubs.index(_LOG_STUB)] = module.bodies[index - module.imported(FUNCTION)]

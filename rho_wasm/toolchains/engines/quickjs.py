@@ -17,7 +17,7 @@ from rho_wasm.toolchains.binary import Global, Module, encode_s32
 from rho_wasm.toolchains.binary_reader import read_module
 from rho_wasm.toolchains.engines.spec import EngineSpec, SelfTest
 from rho_wasm.toolchains.engines.typescript import prepare
-from rho_wasm.toolchains.module_additions import add_imports, add_to_table
+from rho_wasm.toolchains.module_additions import add_to_table
 from rho_wasm.toolchains.module_edits import append_module, stub_imports
 from rho_wasm.toolchains.snapshot import boot_module, snapshot
 
@@ -91,8 +91,13 @@ async def build_engine(wasm: bytes) -> bytes:
     """
     module = read_module(wasm)
     module.names = None
-    stub_imports(module, bodies=_STUBS, keep=lambda function, signature: function.name in _KEPT_IMPORTS)
-    imports = add_imports(module, (*RHO_IMPORTS, "random_get"))
+    stub_imports(
+        module,
+        bodies=_STUBS,
+        keep=lambda function, signature: function.name in _KEPT_IMPORTS,
+        add=(*RHO_IMPORTS, "random_get"),
+    )
+    imports = {each.name: index for index, each in enumerate(module.imports)}
     append_module(module, read_module(bytes(wasmtime.wat2wasm(_text(_GLUE)))), functions=imports)
     native = module.exported(_NATIVE, 0)
     assert native is not None, "the glue exports it"
@@ -114,7 +119,7 @@ async def build_engine(wasm: bytes) -> bytes:
             instance.call("free", pointer)
         _use_up_holes(instance)
 
-    booted = await boot_module(module, drive=drive)
+    booted = await boot_module(module, drive=drive, parallel=True)
     return snapshot(module, booted, keep_exports=(MEMORY, ALLOC, LOAD, CALL), export_globals=True, zero=[(low, high)])
 
 
