@@ -92,6 +92,15 @@ def test_every_command_after_the_set_up_runs_as_printed(
         assert line != greeting or '{"greeting":"hello","name":"Ada"}' in printed.out
 
 
+@pytest.mark.slow
+def test_the_commands_for_other_languages_run_as_printed(tmp_path: Path) -> None:
+    [block] = of_section("Tools in other languages", "sh")
+    for line in block.text.splitlines():
+        ended = run_here(line, tmp_path)
+        assert ended.returncode == 0, f"{line}\n{ended.stdout}{ended.stderr}"
+        assert "Traceback" not in ended.stderr
+
+
 def test_the_program_runs_as_printed(tmp_path: Path) -> None:
     [program] = of_section("In your own program", "python")
     (tmp_path / "program.py").write_text(program.text)

@@ -38,6 +38,11 @@ _RUST_WORD = re.compile(
     "impl|in|let|loop|macro|match|mod|move|mut|override|priv|pub|ref|return|rho|self|static|struct|super|trait|true|try|"
     "type|typeof|unsafe|unsized|use|virtual|where|while|yield"
 )
+_GO_MEANING = re.compile(
+    ".*_(test|aix|android|darwin|dragonfly|freebsd|illumos|ios|js|linux|netbsd|openbsd|plan9|solaris|windows|"
+    "386|amd64|arm|arm64|loong64|mips|mips64|mips64le|mipsle|ppc64|ppc64le|riscv64|s390x)"
+)
+"""How the names of files end that Go builds for some systems only, or for none."""
 _MANIFEST_BESIDE = ("wat",)
 """The languages whose template does not declare its tools itself."""
 
@@ -107,6 +112,8 @@ def _tool_name(folder: str, language: str) -> str:
         raise refused("is a word of JavaScript's")
     if language == "rust" and _RUST_WORD.fullmatch(name) is not None:
         raise refused("is a word of Rust's")
+    if language == "go" and _GO_MEANING.fullmatch(name) is not None:
+        raise refused("is the name of a file that Go would leave out")
     return name
 
 

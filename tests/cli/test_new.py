@@ -94,6 +94,7 @@ def test_nothing_is_overwritten(command: Command, own_folder: Path) -> None:
         ("class", "javascript", "is a word of JavaScript's"),
         ("tool", "typescript", "is a word of JavaScript's"),
         ("match", "rust", "is a word of Rust's"),
+        ("unit-test", "go", "is the name of a file that Go would leave out"),
     ],
 )
 def test_a_name_that_no_tool_can_have_is_refused(
