@@ -179,14 +179,15 @@ def _is_plain(value: Any) -> bool:
     for item in waiting:
         kind = type(item)
         if kind is dict:
-            for key in item:
-                if type(key) is not str:
-                    return False
-            waiting += item.values()
-        elif kind is list:
+            if not _TEXT.issuperset(map(type, item)):
+                return False
+            item = item.values()
+        elif kind is not list:
+            if kind not in _SCALARS:
+                return False
+            continue
+        if not _SCALARS.issuperset(map(type, item)):
             waiting += item
-        elif kind not in _SCALARS:
-            return False
     return True
 
 

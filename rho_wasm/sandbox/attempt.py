@@ -12,7 +12,6 @@ from rho_wasm.plain import Copied
 from rho_wasm.results import HandlerResult
 from rho_wasm.sandbox.crossing import as_tool_error, encode, encode_at_once, read_at_once
 from rho_wasm.sandbox.entry import sure_entry, traced
-from rho_wasm.sandbox.guest_call import GuestCall
 from rho_wasm.sandbox.module import NativeModule
 from rho_wasm.sandbox.slices import SlicedCall
 from rho_wasm.sandbox.state import CallState, Capabilities, Elsewhere
@@ -32,7 +31,8 @@ class Attempt:
     """
 
     _data: bytes | None = None
-    _sliced: SlicedCall | None = None
+    _sliced = False
+    """A slice of the call was begun."""
     _keeps = False
     _answer: bytes | None = None
     _result: HandlerResult | ToolError | None = None
@@ -54,7 +54,7 @@ class Attempt:
         self._limits = limits
         self._capabilities = capabilities
         linked = module.linked
-        self.call = GuestCall(linked.owner, linked, self._new_state(), deadline_ms=deadline_ms)
+        self.call = SlicedCall(linked.owner, linked, self._new_state(), deadline_ms=deadline_ms)
 
     def cancel(self) -> None:
         """Stops the guest within a moment; :meth:`in_thread` then ends."""
@@ -69,8 +69,8 @@ class Attempt:
         """Lets go of what is left of it, where no thread will go on with it. Idempotent."""
         keeps, self._keeps = self._keeps, False
         try:
-            if self._sliced is not None:
-                self._sliced.close()
+            if self._sliced:
+                self.call.close()
         finally:
             if keeps:
                 self._module.release()
@@ -107,8 +107,8 @@ class Attempt:
                 return self._result
             limits = self._limits
             answer = self._answer
-            if answer is None and self._sliced is not None:
-                answer = self._sliced.rest()
+            if answer is None and self._sliced:
+                answer = self.call.rest()
             elif answer is None:
                 answer = self.call.run(self._data or encode(self._request, limits=limits))
             return envelope.parse_answer(answer, limits=limits)
@@ -121,10 +121,11 @@ class Attempt:
     def _one_slice(self, data: bytes) -> bytes | None:
         """The answer's bytes; None where the call must go on, or begin again, in a thread."""
         call = self.call
-        self._sliced = sliced = SlicedCall(call, data)
+        self._sliced = True
+        call.prepare(data, sliced=True)
         try:
-            if sliced.advance():
-                return sliced.answer
+            if call.advance():
+                return call.answer
         except Elsewhere:
             self._begin_again()
             return None
@@ -133,13 +134,13 @@ class Attempt:
                 self._module.linked.overruns += 1
         if call.state.capabilities is not None:
             # Capabilities are code of the host's, which does not fit on a guest's stack.
-            sliced.close()
+            call.close()
             self._begin_again()
         return None
 
     def _begin_again(self) -> None:
         """What ran had no effect outside of itself, and is forgotten; only its time counts."""
-        before, self._sliced = self.call, None
+        before, self._sliced = self.call, False
         before.state.error = None
         self.call = before.anew(self._new_state())
 

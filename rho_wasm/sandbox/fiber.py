@@ -308,8 +308,7 @@ class Fibers:
 def _have_room(calls: int = 1) -> None:
     """Raises RecursionError where Python would have no room for a callback: there it would end the process.
 
-    Called by what is called by whoever calls :meth:`FiberInstance.call`, so this is as deep as a callback of the first
-    poll. What that calls in turn it may be refused.
+    It goes as deep as a callback of the first poll is, and one deeper. What that calls in turn it may be refused.
     """
     if calls:
         _have_room(calls - 1)

@@ -6,7 +6,7 @@ import ctypes
 import math
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from rho_wasm.results import NOTHING_LOGGED
 from rho_wasm.sandbox.abi import ALLOC, CALL, INITIALIZE
@@ -79,9 +79,9 @@ class GuestCall:
         self._linked = linked
         self._deadline_s = deadline_ms / 1000
 
-    def anew(self, state: CallState) -> GuestCall:
+    def anew(self, state: CallState) -> Self:
         """The same call from its beginning. Its deadline is the first one's, and its time counts on."""
-        again = GuestCall(self.runtime, self._linked, state, deadline_ms=self._deadline_s * 1000)
+        again = type(self)(self.runtime, self._linked, state, deadline_ms=self._deadline_s * 1000)
         again._began = self._began
         again.guest_cpu_ms = self.guest_cpu_ms
         return again

@@ -14,8 +14,8 @@ _LIBC: Any = ctypes.PyDLL(None, use_errno=True)
 
 _Action = ctypes.c_void_p * 32  # No libc's struct sigaction is larger.
 # Asked before every guest call, and keeping errno apart doubles what that costs.
+# So would telling the types of what it is given, which is what C expects as it is.
 _sigaction: Any = ctypes.PyDLL(None)["sigaction"]
-_sigaction.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
 _SIGSEGV = int(signal.SIGSEGV)
 
 
@@ -98,7 +98,7 @@ class FaultHandler:
 
     def __init__(self) -> None:
         self._action = _Action()
-        self._at = ctypes.addressof(self._action)
+        self._at = ctypes.byref(self._action)
 
     def address(self) -> int:
         """0 for none: the first field of ``struct sigaction``."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import MappingProxyType
@@ -89,6 +90,8 @@ class Runtime:
             self.fibers = self._make_fibers()
             """Instances that a guest can be left in."""
         self._ids = itertools.count(1)
+        self.lock = threading.Lock()
+        """Guards how far each call is, for a moment at a time."""
         self.calls: dict[int, GuestCall] = {}
         """Those that run, by the numbers that their stores carry: see :meth:`enter`."""
         self._closed = False

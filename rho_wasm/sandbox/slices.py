@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import threading
 import time
 
 from rho_wasm.sandbox.entry import sure_entry
@@ -26,30 +25,46 @@ class State(enum.Enum):
 _READY, _POLLING, _DONE = State.READY, State.POLLING, State.DONE
 
 
-class SlicedCall:
-    """Drives one call. Any thread may, one at a time: wasmtime ends the process where two do, or one does too late.
+class SlicedCall(GuestCall):
+    """One that is taken in steps. Any thread may, one at a time: wasmtime ends the process where two do, or one does
+    too late.
 
-    So each step is taken under a state that one lock guards, and a wrong one is a RuntimeError here.
+    So each step is taken under a state that a lock guards, and a wrong one is a RuntimeError here. It begins with
+    ``prepare(request, sliced=True)``; ``run`` is another way to make it, and needs none of this.
     """
 
-    __slots__ = ("_call", "_lock", "_state", "answer")
+    at = State.READY
 
-    def __init__(self, call: GuestCall, request: bytes) -> None:
-        self._call = call
-        self._lock = threading.Lock()
-        self._state = _READY
-        call.prepare(request, sliced=True)
-        self.answer = b""
-        """The answer's bytes, once it is done."""
+    def advance(self) -> bool:
+        """Runs the guest for a slice on this thread; True if it is done. Raises as ``run`` does.
 
-    @property
-    def state(self) -> State:
-        return self._state
+        :class:`Elsewhere` is raised where it has to begin again in a thread.
+        """
+        after, mine = _DONE, False
+        cpu_began = time.thread_time()
+        try:
+            with self.runtime.lock:
+                if self.at is not _READY:
+                    raise self._wrong(_POLLING)
+                self.at = _POLLING
+                mine = True
+            if self.go_on():
+                return True
+            after = _READY
+            return False
+        finally:
+            if mine:
+                self.at = after
+                if after is _DONE and self.guest_ms <= _SLICE_MS:
+                    # It was no more than that, and asking how much takes longer than many a guest runs.
+                    self.guest_cpu_ms = self.guest_ms
+                else:
+                    self.guest_cpu_ms += (time.thread_time() - cpu_began) * 1000
 
     def rest(self) -> bytes:
-        """Runs what is left, in a thread where it may take as long as it needs. Raises as ``GuestCall.run`` does."""
-        with self._call.runtime.ticking():
-            self._call.move()
+        """Runs what is left, in a thread where it may take as long as it needs. Raises as ``run`` does."""
+        with self.runtime.ticking():
+            self.move()
             done = self.advance()
         assert done, "in a thread a guest is never left"
         return self.answer
@@ -57,38 +72,11 @@ class SlicedCall:
     @sure_entry
     def close(self) -> None:
         """Lets go of what is left of the guest, its future and then its store. Idempotent, but never while it runs."""
-        with self._lock:
-            if self._state is State.POLLING:
+        with self.runtime.lock:
+            if self.at is _POLLING:
                 raise self._wrong(State.CLOSED)
-            self._state = State.CLOSED
-        self._call.abandon()
-
-    def advance(self) -> bool:
-        """Runs the guest for a slice on this thread; True if it is done. Raises as ``GuestCall.run`` does.
-
-        :class:`Elsewhere` is raised where it has to begin again in a thread.
-        """
-        call, after, mine = self._call, _DONE, False
-        cpu_began = time.thread_time()
-        try:
-            with self._lock:
-                if self._state is not _READY:
-                    raise self._wrong(_POLLING)
-                self._state = _POLLING
-                mine = True
-            if not call.go_on():
-                after = _READY
-                return False
-            self.answer = call.answer
-            return True
-        finally:
-            if mine:
-                self._state = after
-                if after is _DONE and call.guest_ms <= _SLICE_MS:
-                    # It was no more than that, and asking how much takes longer than many a guest runs.
-                    call.guest_cpu_ms = call.guest_ms
-                else:
-                    call.guest_cpu_ms += (time.thread_time() - cpu_began) * 1000
+            self.at = State.CLOSED
+        self.abandon()
 
     def _wrong(self, wanted: State) -> RuntimeError:
-        return RuntimeError(f"a call that is {self._state.value} cannot become {wanted.value}")
+        return RuntimeError(f"a call that is {self.at.value} cannot become {wanted.value}")

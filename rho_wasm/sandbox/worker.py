@@ -26,7 +26,6 @@ from rho_wasm.sandbox import confine
 from rho_wasm.sandbox.admission_image import admit_image
 from rho_wasm.sandbox.faults import CallFailed
 from rho_wasm.sandbox.frames import HEAD, CallAsked, Ended, framed, framed_answer, largest_of_worker, read_call
-from rho_wasm.sandbox.guest_call import GuestCall
 from rho_wasm.sandbox.loading import LoadCall, LoadedEngine
 from rho_wasm.sandbox.module import Linked
 from rho_wasm.sandbox.runtime import Runtime
@@ -118,7 +117,7 @@ class _Line:
         return data
 
 
-class _LookedAfter(GuestCall):
+class _LookedAfter(SlicedCall):
     """A call that the host may end by saying anything."""
 
     line: _Line
@@ -247,14 +246,14 @@ class _Worker:
         frame = framed_answer(ended, number)
         self._line.say_framed(frame or framed(ended.as_message(number), max_bytes=largest_of_worker(limits)))
 
-    def _run(self, call: GuestCall, request: bytes) -> bytes:
+    def _run(self, call: SlicedCall, request: bytes) -> bytes:
         if isinstance(call, _Loading):
             return loaded_message(call, call.run(request), limits=call.state.limits)
         if self._runtime.way == "public" or call.state.capabilities is not None:
             return call.run(request)
         # A slice without a ticker first: a short call is over by then.
-        sliced = SlicedCall(call, request)
-        return sliced.answer if sliced.advance() else sliced.rest()
+        call.prepare(request, sliced=True)
+        return call.answer if call.advance() else call.rest()
 
     def _ask(self, number: int, capability: str, arguments: Mapping[str, Any], limits: Limits) -> Any:
         """Asks the host for what a guest asked for, and waits."""

@@ -16,7 +16,6 @@ from rho_wasm import plain
 from rho_wasm.limits import HostLimits, Limits
 from rho_wasm.results import Ok
 from rho_wasm.sandbox import NativeCache, Sandbox
-from rho_wasm.sandbox.guest_call import GuestCall
 from rho_wasm.sandbox.runtime import Runtime
 from rho_wasm.sandbox.slices import SlicedCall, State
 from rho_wasm.sandbox.state import CallState, Elsewhere
@@ -46,38 +45,38 @@ async def native(anyio_backend: str, shared_cache: NativeCache) -> Any:
         yield opened
 
 
-def sliced(runtime: Runtime, body: str, **limits: int) -> tuple[SlicedCall, GuestCall]:
+def sliced(runtime: Runtime, body: str, **limits: int) -> SlicedCall:
     linked = runtime.link(bytes(wasmtime.Module(runtime.engine, wat(body)).serialize()))
-    call = GuestCall(runtime, linked, CallState(limits=Limits(**limits)), deadline_ms=10_000)
-    return SlicedCall(call, b"request"), call
+    call = SlicedCall(runtime, linked, CallState(limits=Limits(**limits)), deadline_ms=10_000)
+    call.prepare(b"request", sliced=True)
+    return call
 
 
 def test_a_short_call_is_done_in_its_advance(runtime: Runtime) -> None:
-    one, call = sliced(runtime, ECHO)
+    one = sliced(runtime, ECHO)
     assert one.advance()
-    assert (one.answer, one.state) == (b"request", State.DONE)
-    assert call.fuel_used > 0
+    assert (one.answer, one.at) == (b"request", State.DONE)
+    assert one.fuel_used > 0
     one.close()
 
 
 def test_a_long_call_is_left_and_goes_on_where_it_was(runtime: Runtime) -> None:
-    one, call = sliced(runtime, LONG + ECHO)
+    one = sliced(runtime, LONG + ECHO)
     assert not one.advance()
-    assert one.state is State.READY
+    assert one.at is State.READY
     thread = threading.Thread(target=one.rest)
     thread.start()
     thread.join(SOON)
-    assert (one.answer, one.state) == (b"request", State.DONE)
-    whole, same = sliced(runtime, LONG + ECHO)
-    whole.close()
+    assert (one.answer, one.at) == (b"request", State.DONE)
+    same = sliced(runtime, LONG + ECHO)
     assert same.run(b"request") == b"request"
-    assert same.fuel_used == call.fuel_used, "being left costs no fuel, and loses none"
+    assert same.fuel_used == one.fuel_used, "being left costs no fuel, and loses none"
 
 
 def test_a_guest_that_only_calls_the_host_is_left_too(runtime: Runtime) -> None:
     storm = "(loop $l (call $log (i32.const 20) (i32.const 0) (i32.const 0)) (br $l)) unreachable"
     for _ in range(200):
-        one, call = sliced(runtime, storm, fuel=100_000_000)
+        one = sliced(runtime, storm, fuel=100_000_000)
         try:
             assert not one.advance()
             break
@@ -87,27 +86,27 @@ def test_a_guest_that_only_calls_the_host_is_left_too(runtime: Runtime) -> None:
         raise AssertionError("a slice is always over in the middle of a host call")
     with pytest.raises(Exception, match="out_of_fuel"):
         one.rest()
-    assert call.fuel_used == 100_000_000
+    assert one.fuel_used == 100_000_000
 
 
 def test_what_is_left_can_be_let_go(runtime: Runtime) -> None:
     for _ in range(3):
-        one, _ = sliced(runtime, SPIN)
+        one = sliced(runtime, SPIN)
         assert not one.advance()
         one.close()
         one.close()
-        assert one.state is State.CLOSED
-    another, _ = sliced(runtime, ECHO)
+        assert one.at is State.CLOSED
+    another = sliced(runtime, ECHO)
     assert another.advance(), "the slot of the pool is free again"
 
 
 def test_a_call_that_is_done_or_closed_is_never_polled_again(runtime: Runtime) -> None:
-    done, _ = sliced(runtime, ECHO)
+    done = sliced(runtime, ECHO)
     done.advance()
     for step in (done.advance, done.rest):
         with pytest.raises(RuntimeError, match="done"):
             step()
-    closed, _ = sliced(runtime, SPIN)
+    closed = sliced(runtime, SPIN)
     closed.advance()
     closed.close()
     with pytest.raises(RuntimeError, match="closed"):
@@ -115,7 +114,7 @@ def test_a_call_that_is_done_or_closed_is_never_polled_again(runtime: Runtime) -
 
 
 def test_two_threads_never_poll_one_call_and_none_closes_what_runs(runtime: Runtime) -> None:
-    one, call = sliced(runtime, SPIN, fuel=10**15)
+    one = sliced(runtime, SPIN, fuel=10**15)
     assert not one.advance()
     raised: list[BaseException] = []
 
@@ -127,22 +126,22 @@ def test_two_threads_never_poll_one_call_and_none_closes_what_runs(runtime: Runt
 
     thread = threading.Thread(target=rest)
     thread.start()
-    while one.state is not State.POLLING:
+    while one.at is not State.POLLING:
         time.sleep(0.001)
     for step in (one.rest, one.advance, one.close):
         with pytest.raises(RuntimeError, match="polling"):
             step()
-    call.cancel()
+    one.cancel()
     thread.join(SOON)
     assert [type(error).__name__ for error in raised] == ["CallFailed"]
     one.close()
 
 
 def test_a_slice_that_faults_ends_the_call(runtime: Runtime) -> None:
-    one, _ = sliced(runtime, "unreachable")
+    one = sliced(runtime, "unreachable")
     with pytest.raises(Exception, match="trapped"):
         one.advance()
-    assert one.state is State.DONE
+    assert one.at is State.DONE
 
 
 async def test_a_short_call_takes_no_thread(native: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
