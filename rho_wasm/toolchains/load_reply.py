@@ -3,8 +3,8 @@
 ::
 
     reply = {"ok": {"tools": [+ tool], ? "capabilities": [* tstr]}}
-          / {"error": {"message": tstr, ? "line": uint, ? "column": uint, ? "text": tstr, ? "trace": [* tstr],
-                       ? "hint": tstr}}
+          / {"error": {fault, ? "trace": [* tstr], ? "hint": tstr, ? "others": [* {fault}]}}
+    fault = ("message": tstr, ? "line": uint, ? "column": uint, ? "text": tstr)
 
 ``tool`` is as in a manifest (guest_sdk/ABI.md).
 """
@@ -29,7 +29,9 @@ _TEXT_CHARS = 300
 _HINT_CHARS = 500
 _TRACE_LINES, _TRACE_CHARS = 32, 300
 _MAX_NUMBER = 10**9
-_ERROR_KEYS = {"message": str, "line": int, "column": int, "text": str, "trace": list, "hint": str}
+_MAX_FAULTS = 16
+_FAULT_KEYS = {"message": str, "line": int, "column": int, "text": str}
+_ERROR_KEYS = {**_FAULT_KEYS, "trace": list, "hint": str, "others": list}
 
 
 def manifest_of(
@@ -65,20 +67,28 @@ def manifest_of(
 
 
 def _error(error: dict[str, Any], *, language: str, file: str) -> BuildError:
-    if "message" not in error or not all(type(value) is _ERROR_KEYS.get(key) for key, value in error.items()):
+    trace, others = error.get("trace", []), error.get("others", [])
+    if not _has_keys(error, _ERROR_KEYS) or not all(type(line) is str for line in trace):
         return _bad(language, file)
-    trace = error.get("trace", [])
-    if not all(type(line) is str for line in trace):
+    if not all(type(other) is dict and _has_keys(other, _FAULT_KEYS) for other in others):
         return _bad(language, file)
-    first = Diagnostic(
+    faults = [_fault(fault, file) for fault in (error, *others[: _MAX_FAULTS - 1])]
+    notes = [Diagnostic(inert(line, limit=_TRACE_CHARS), severity="note") for line in trace[:_TRACE_LINES]]
+    return BuildError(language, [*faults, *notes], hint=inert(error.get("hint", ""), limit=_HINT_CHARS))
+
+
+def _has_keys(error: dict[str, Any], known: Mapping[str, type]) -> bool:
+    return "message" in error and all(type(value) is known.get(key) for key, value in error.items())
+
+
+def _fault(error: dict[str, Any], file: str) -> Diagnostic:
+    return Diagnostic(
         inert(error["message"], limit=_MESSAGE_CHARS),
         file=inert(file, limit=128),
         line=_number(error.get("line")),
         column=_number(error.get("column")),
         text=inert(error["text"].strip(), limit=_TEXT_CHARS) if "text" in error else None,
     )
-    notes = [Diagnostic(inert(line, limit=_TRACE_CHARS), severity="note") for line in trace[:_TRACE_LINES]]
-    return BuildError(language, [first, *notes], hint=inert(error.get("hint", ""), limit=_HINT_CHARS))
 
 
 def _number(value: int | None) -> int | None:

@@ -48,6 +48,18 @@ def test_an_error_becomes_a_diagnostic_with_its_place() -> None:
     assert str(first) == "tool.py:3:1: error: invalid syntax\\x1b[2J\n    def f(:"
 
 
+def test_several_faults_become_as_many_diagnostics() -> None:
+    others = [{"message": f"m{number}", "line": number} for number in range(1, 40)]
+    with pytest.raises(BuildError) as failed:
+        _read({"error": {"message": "m0", "others": others, "trace": ["t"]}})
+    told = failed.value.diagnostics
+    assert [(each.message, each.line, each.severity) for each in told[:2]] == [
+        ("m0", None, "error"),
+        ("m1", 1, "error"),
+    ]
+    assert (len(told), told[-1].severity) == (17, "note")
+
+
 def test_what_is_said_is_bounded() -> None:
     with pytest.raises(BuildError) as failed:
         _read({"error": {"message": "m" * 50_000, "line": 2**60, "text": "x" * 9_000, "trace": ["t" * 999] * 100}})
@@ -72,6 +84,10 @@ def test_what_is_said_is_bounded() -> None:
         {"error": {"message": "m", "line": True}},
         {"error": {"message": "m", "trace": [1]}},
         {"error": {"message": "m", "other": 1}},
+        {"error": {"message": "m", "others": "n"}},
+        {"error": {"message": "m", "others": ["n"]}},
+        {"error": {"message": "m", "others": [{"line": 1}]}},
+        {"error": {"message": "m", "others": [{"message": "n", "others": []}]}},
     ],
 )
 def test_another_shape_is_a_bad_reply(reply: Any) -> None:

@@ -198,3 +198,56 @@ export function patterns({ text }) {
     Array.from(text.matchAll(/\d/gd), (match) => match.indices[0]), text.split(/\s+/), text.split(/\s+/, 2), " a  b ".split(/\s+/), "".split(/\s+/), "ab".split(/\s*/),
   ];
 }
+
+/** The parts of URLs, relative ones too, and what setting some comes to. @param {string[]} args.urls @param {string} [args.base] */
+export function urls({ urls, base }) {
+  const parts = ["href", "origin", "protocol", "username", "password", "host", "hostname", "port", "pathname", "search", "hash"];
+  return urls.map((text) => {
+    try {
+      const url = new URL(text, base);
+      const before = parts.map((part) => url[part]);
+      url.hash = "a b";
+      url.searchParams.append("n n", "'&");
+      url.port = "81";
+      url.pathname = "/x/../y z";
+      return [...before, url.href, JSON.stringify({ url }), `${url.searchParams}`];
+    } catch (error) {
+      return [error instanceof TypeError, error.code];
+    }
+  });
+}
+
+/** Parameters of queries. @param {string[]} args.queries */
+export function parameters({ queries }) {
+  return queries.map((query) => {
+    const found = new URLSearchParams(query);
+    const before = [[...found], found.getAll("a"), found.get("none"), found.has("b")];
+    found.set("a", "new");
+    found.append("z", "a b!'()*~é😀");
+    found.delete("b");
+    found.sort();
+    return [...before, `${found}`, `${new URLSearchParams([["x", 1]])}${new URLSearchParams({ y: "é" })}`];
+  });
+}
+
+/** Texts as UTF-8 and back. @param {string[]} args.texts @param {number[][]} args.bytes */
+export function codecs({ texts, bytes }) {
+  const encoded = texts.map((text) => [...new TextEncoder().encode(text)]);
+  const decoded = bytes.map((each) => [{}, { fatal: true }, { ignoreBOM: true }].map((options) => {
+    try {
+      return new TextDecoder("utf-8", options).decode(Uint8Array.from(each));
+    } catch (error) {
+      return error.name;
+    }
+  }));
+  const parts = new TextDecoder();
+  return [encoded, decoded, bytes.map((each) => parts.decode(Uint8Array.from(each), { stream: true })), parts.decode()];
+}
+
+/** Copies. @param {any} args.value */
+export function clones({ value }) {
+  const from = { value, date: new Date(5), map: new Map([[1, new Set(["a"])]]), bytes: new Uint8Array([1, 2]).subarray(1), pattern: /x/g, error: new RangeError("no") };
+  from.self = from;
+  const to = structuredClone(from);
+  return [to !== from, to.self === to, to.value, to.date.getTime(), to.map.get(1).has("a"), [...to.bytes], to.pattern.flags, to.error instanceof RangeError, to.error.message];
+}

@@ -17,6 +17,31 @@ from tests.toolchains.engines.quickjs_bench import Bench, Loaded
 
 _FILE = Path(__file__).with_name("quickjs_pure.js")
 _TEXT = "Four score and seven, years ago; our Fathers' café — naïve 日本 $12.50 2024-03 007 tot tot  $3\n\tend"
+_URLS = [
+    "http://a.com",
+    "HTTP://User:Pa%20ss@EXAMPLE.com:80/a/../b/./c?x=1&y= 2#f o",
+    "https://example.com:8443/%7Efoo/é/日本?é='x'\"<>`#é<>`",
+    "http://[2001:db8:0:0:1:0:0:1]:99/x",
+    "http://0x7f.1/",
+    "http://256.1.1.1/",
+    "http://a b/",
+    "mailto:me@x.com?subject=a b",
+    "data:text/plain,hello world#x",
+    "file:///etc/../passwd",
+    "foo://bar:9/baz?q#f",
+    "http://",
+    "http://a.com:99999",
+    "http://a.com\\b\\c",
+    " http://a.com/\ta\nb ",
+    "//x/y",
+    "/abs",
+    "../rel/./x?y",
+    "?q",
+    "#f",
+    "",
+    "http:only",
+    "http:/one",
+]
 _CALLS: Mapping[str, list[dict[str, Any]]] = {
     "json": [{"text": '{"a": [1, 2.5e-7, "\\u00e9\\n", null, true], "drop": {"b": 1}, "10": 1, "2": -0}'}],
     "words": [{"text": _TEXT}, {"text": "a B b A a"}, {"text": ""}],
@@ -39,6 +64,23 @@ _CALLS: Mapping[str, list[dict[str, Any]]] = {
     "checksum": [{"text": "123456789"}, {"text": ""}],
     "errors": [{"n": 1}],
     "patterns": [{"text": _TEXT}, {"text": "a,b"}],
+    "urls": [{"urls": _URLS}, {"urls": _URLS, "base": "http://base.com/dir/file?q#f"}],
+    "parameters": [
+        {"queries": ["a=1&b=2", "?a=b", "a=%20+x&a=é&=1&b", "a=%zz%c3%28&x=%F0%9F%98%80", "", "&&a&=", "a==b"]}
+    ],
+    "codecs": [
+        {
+            "texts": ["", "abc", "é日😀", "\U0001f600x"],
+            "bytes": [
+                [65, 0xC3, 0xA9],
+                [0xEF, 0xBB, 0xBF, 66],
+                [0xC3, 40],
+                [0xF0, 0x9F, 0x98],
+                [0x80, 0xED, 0xA0, 0x80, 67],
+            ],
+        }
+    ],
+    "clones": [{"value": {"a": [1, {"b": None}], "c": "x"}}],
 }
 _NODE = """
 import { readFileSync } from "node:fs";

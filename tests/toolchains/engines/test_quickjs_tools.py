@@ -334,7 +334,7 @@ def test_a_syntax_error_has_its_place(quickjs: Bench) -> None:
         ("1;\nnull.x;", "TypeError: cannot read property 'x' of null", 2, None),
         ("throw 'at load';", "at load", None, None),
         ("const a = 1;", "the file exports no function, so it has no tool", None, None),
-        ("export default function () {}", "export default has no name to call it by", None, None),
+        ("export default function () {}", "export default has no name to call it by", 1, None),
         ("export function f() {}", "f has no description: write /** what it does */", 1, None),
         ("/** a */ export function f(args) {}", "f takes arguments, but its comment has no @param", 1, None),
         ("/** a\n * @param {number} x */ export function f(x) {}", "f gets all its arguments in one object", 2, None),

@@ -61,8 +61,9 @@ function textOf(error, key) {
 }
 
 const ELSEWHERE = new RegExp(
-  "^(?:URL|URLSearchParams|fetch|setTimeout|setInterval|require|process|Buffer|Intl|structuredClone|TextEncoder|" +
-    "TextDecoder|crypto|document|window|atob|btoa) is not defined$",
+  "^(?:fetch|Headers|Request|Response|FormData|Blob|File|AbortController|WebSocket|XMLHttpRequest|EventTarget|setTimeout|" +
+    "setInterval|setImmediate|clearTimeout|require|process|Buffer|Intl|crypto|document|window|navigator|localStorage) is " +
+    "not defined$",
 );
 
 /** What to know of a global that is not there, to be appended to the engine's message. */

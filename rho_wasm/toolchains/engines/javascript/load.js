@@ -37,6 +37,9 @@ function declared(name, run) {
 /** The tool's entry; what is wrong with it has the line of its function. */
 function placed(name, run) {
   try {
+    if (name === "default") {
+      throw new WrongDeclaration("export default has no name to call it by: write export function NAME(args)");
+    }
     return declared(name, run);
   } catch (error) {
     const at = loaded.source.indexOf(Function.prototype.toString.call(run));
@@ -45,23 +48,31 @@ function placed(name, run) {
   }
 }
 
+const MOST_ERRORS = 16;
 const HELP = 'export function shout(args) { return args.text.toUpperCase(); }';
 
 /** The tools of a module: fills `tools` (tools.js) and answers the manifest's part. */
 function toolsOf(exports) {
   const declaredTools = [];
+  const wrong = [];
   let capabilities;
   for (const name of Object.keys(exports)) {
     const found = exports[name];
     if (name === "capabilities" && Array.isArray(found)) {
       capabilities = found;
     } else if (typeof found === "function") {
-      if (name === "default") {
-        throw new WrongDeclaration("export default has no name to call it by: write export function NAME(args)");
+      try {
+        declaredTools.push(placed(name, found));
+      } catch (error) {
+        if (!(error instanceof WrongDeclaration)) throw error;
+        wrong.push(error);
       }
-      declaredTools.push(placed(name, found));
       tools[name] = found;
     }
+  }
+  if (wrong.length > 0) {
+    wrong[0].others = wrong.slice(1, MOST_ERRORS);
+    throw wrong[0];
   }
   if (declaredTools.length === 0) {
     throw new WrongDeclaration(`the file exports no function, so it has no tool: ${HELP}`);
@@ -104,30 +115,23 @@ const EXPORTS = ["AskUser", "Failed", "Halt", "HostError", "Image", "Ok", "host"
 
 function explained(error) {
   if (error instanceof WrongDeclaration) {
-    const { message, line } = error;
-    return { message, line, text: line === undefined ? undefined : lineOf(line) };
+    const told = ({ message, line }) => ({ message, line, text: line === undefined ? undefined : lineOf(line) });
+    const others = error.others ?? [];
+    return { ...told(error), others: others.length > 0 ? others.map(told) : undefined };
   }
   const told = thrown(error).raised ?? { message: "the file threw an answer while it was loaded" };
   const message = told.type === undefined ? told.message : `${told.type}: ${told.message}`;
-  const first = placesOf(error)[0] ?? importAt(message);
+  const first = placesOf(error)[0] ?? importAt(message) ?? expressionAt(message);
   const at = first?.unsure ? undefined : first;
   const hint = HINTS.find(([pattern]) => pattern.test(message))?.[1];
   return {
     message,
     line: at?.line,
-    column: at === undefined ? undefined : columnOf(message, lineOf(at.line)),
+    column: at === undefined ? undefined : (at.column ?? columnOf(message, lineOf(at.line))),
     text: at === undefined ? undefined : lineOf(at.line),
     trace: message.startsWith("SyntaxError") ? undefined : told.trace,
     hint: typeof hint === "function" ? hint() : hint,
   };
-}
-
-/** Where the token stands that a message ends in; the last one, where there are several. */
-function columnOf(message, line) {
-  const token = /'([^']*)'$/.exec(message)?.[1];
-  if (token === undefined || line === undefined) return undefined;
-  const at = token === "" ? line.length : line.lastIndexOf(token);
-  return at < 0 ? undefined : at + 1;
 }
 
 /** Where the file imports what could not be found: the engine names the module, and no line. */
