@@ -265,6 +265,7 @@ class FiberInstance:
             self._error.value = self._trap.value = None
         if self._poll is not future_poll:
             self._poll, self._delete, self._moved = future_poll, store_delete, False
+        del self._linked  # An image may hang on it.
         self._free.append(self)
 
     @sure_entry
