@@ -124,7 +124,8 @@ async def compile_zig(project: Project, *, limits: BuildLimits, trusted: bool = 
     runtime = await build.runtime()
     async with fresh_folder() as folder:
         await anyio.to_thread.run_sync(_prepare, folder, compiler, project, runtime)
-        await build.run(folder, [*_COMPILE, *_GUEST, f"-Mguest={_SOURCE}/{project.main}", f"-femit-bin={_OBJECT}"])
+        main = f"-Mguest={_SOURCE}/{_main(project)}"
+        await build.run(folder, [*_COMPILE, *_GUEST, main, f"-femit-bin={_OBJECT}"])
         await build.run(folder, _LINK)
         wasm = await anyio.to_thread.run_sync(read_bounded, folder / _MODULE, limits.file_bytes)
     return Built(wasm=wasm, toolchain=compiler.version)
@@ -180,10 +181,16 @@ def _kept_runtime(compiler: Zig) -> bytes | None:
         return None
 
 
+def _main(project: Project) -> str:
+    """Its main file, which Zig wants to end as files in Zig do."""
+    return project.main if project.main.endswith(".zig") else f"{project.main}.zig"
+
+
 def _prepare(folder: Path, compiler: Zig, project: Project, runtime: bytes) -> None:
     for name in (_SOURCE, _SDK):
         (folder / name).mkdir()
     project.write_to(folder / _SOURCE)
+    (folder / _SOURCE / _main(project)).write_text(project.text, encoding="utf-8", newline="")
     shutil.copyfile(resources.sdk("zig/rho.zig"), folder / _SDK / "rho.zig")
     (folder / _LIBRARY).symlink_to(compiler.library, target_is_directory=True)
     (folder / _RUNTIME).write_bytes(runtime)
