@@ -23,6 +23,7 @@
 #define RHO_MAX_DEPTH 64 /* nesting of plain data that the host sends and takes */
 #define RHO_SHARED __attribute__((weak)) /* one for all files of a guest, as in C++ inline is */
 #ifdef __cplusplus
+#pragma GCC system_header /* C++ warns of good C */
 #define RHO_C extern "C"
 #define RHO_NOTHROW noexcept
 #else

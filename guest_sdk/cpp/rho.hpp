@@ -18,6 +18,7 @@
 #include <array>
 #include <bit>
 #include <concepts>
+#include <cstdarg>
 #include <cstddef>
 #include <cstdint>
 #include <expected>
@@ -692,7 +693,11 @@ RHO_SHARED void *operator new(std::size_t size, const std::nothrow_t &) noexcept
 RHO_SHARED void *operator new[](std::size_t size, const std::nothrow_t &) noexcept { return rho::detail::allocate(size); }
 RHO_SHARED const std::nothrow_t std::nothrow{};
 _LIBCPP_BEGIN_NAMESPACE_STD
-[[noreturn]] RHO_SHARED void __libcpp_verbose_abort(const char *format, ...) noexcept { rho_panic(format); }
+[[noreturn]] RHO_SHARED void __libcpp_verbose_abort(const char *format, ...) noexcept {
+    va_list more;
+    va_start(more, format);
+    rho_panic(string_view(format) == "%s" ? va_arg(more, const char *) : format);
+}
 RHO_SHARED size_t __hash_memory(_LIBCPP_NOESCAPE const void *from, size_t size) noexcept { /* FNV-1a */
     const auto *at = static_cast<const unsigned char *>(from);
     uint32_t hash = 2166136261u;
