@@ -63,12 +63,14 @@ async def test_constructors_run_when_it_is_built_and_not_at_each_call() -> None:
     assert RawGuest(artifact.wasm).call("get", {}) == {"ok": 5050}
 
 
+@pytest.mark.slow
 async def test_without_a_snapshot_they_run_at_each_call() -> None:
     artifact = await build(BARE, language="cpp", manifest=MANIFEST, snapshot=False, trusted=True)
     assert read_module(artifact.wasm).exported("_initialize", FUNCTION) is not None
     assert (5050).to_bytes(4, "little") * 63 not in artifact.wasm
 
 
+@pytest.mark.slow
 async def test_the_same_source_gives_the_same_bytes_whatever_its_file_is_called() -> None:
     first = await compile_cpp(Project.of_text(BARE, name="a.cpp"), limits=BuildLimits())
     assert first.wasm == (await compile_cpp(Project.of_text(BARE, name="other.cc"), limits=BuildLimits())).wasm
@@ -82,6 +84,7 @@ async def test_an_error_has_its_file_line_and_column() -> None:
     assert (found.file, found.line, found.column) == ("source.cpp", 2, 9)
 
 
+@pytest.mark.slow
 async def test_what_is_in_no_header_is_named() -> None:
     with pytest.raises(BuildError) as caught:
         await build(BARE + 'int puts(const char *);\nint f = puts("x");\n', language="cpp", manifest=MANIFEST)
@@ -89,6 +92,7 @@ async def test_what_is_in_no_header_is_named() -> None:
     assert "is not defined anywhere" in str(caught.value)
 
 
+@pytest.mark.slow
 async def test_a_project_has_several_files_and_its_own_headers() -> None:
     files = {
         "main.cpp": BARE.replace("static int computed()", '#include "lib/sum.hpp"\nstatic int unused()'),

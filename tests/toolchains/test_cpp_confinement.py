@@ -44,6 +44,7 @@ CPP_ESCAPES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", [*ESCAPES, *CPP_ESCAPES])
 async def test_a_file_of_the_host_cannot_be_read(secret: Path, way: str) -> None:
     said = await outcome(TINY + (ESCAPES | CPP_ESCAPES)[way].replace("{path}", str(secret)))
@@ -64,23 +65,27 @@ async def test_a_probe_finds_nothing_and_tells_nothing(secret: Path) -> None:
     assert (await outcome(TINY + lines)).startswith("\0asm")
 
 
+@pytest.mark.slow
 async def test_a_probe_finds_the_headers_that_there_are() -> None:
     there = ("rho.h", "rho.hpp", "vector", "stdint.h", "cstring")
     lines = "".join(f"#if !__has_include(<{name}>)\n#error {name}\n#endif\n" for name in there)
     assert (await outcome(TINY + lines)).startswith("\0asm")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["at file scope", "in a function", "by a macro", "as a system header"])
 async def test_inline_assembly_is_refused(way: str) -> None:
     assert "inline assembly is refused" in await outcome(INLINE[way].replace("(void)", "()") + "\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", HARMLESS)
 async def test_what_sounds_like_an_option_is_none(secret: Path, way: str) -> None:
     said = await outcome(TINY + HARMLESS[way].replace("{path}", str(secret)))
     assert "secret_of_the_host" not in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["@response", "-fplugin=x.so", "--help", "-", "a b.cpp", "../../x.cpp", "x\n.cpp", ""])
 async def test_a_files_name_is_never_an_argument(name: str) -> None:
     with pytest.raises(BuildError) as caught:
@@ -118,6 +123,7 @@ async def test_a_bomb_goes_off_inside_its_bounds(bomb: str) -> None:
     assert of_the_host(said.encode()) == []
 
 
+@pytest.mark.slow
 async def test_a_module_tells_nothing_of_the_host() -> None:
     source = TINY + "namespace std { struct source_location { struct __impl {\n"
     source += "const char *_M_file_name, *_M_function_name; unsigned _M_line, _M_column; }; }; }\n"
