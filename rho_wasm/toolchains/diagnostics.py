@@ -34,7 +34,7 @@ _WAT_PLACE = re.compile(r"^\s*--> <anon>:(?P<line>\d{1,10}):(?P<column>\d{1,10})
 _GO_LOCATED = re.compile(r"(?P<file>[^:\t]{1,4096}):(?P<line>\d{1,10})(?::(?P<column>\d{1,10}))?: (?P<message>.*)")
 # What the command, the linker and the loader of packages say of no one place.
 _GO_UNLOCATED = re.compile(r"(?:go: |\S{0,4096}/link: |(?=found packages |package |-buildmode=))(?P<message>.*)")
-_GO_MODULES = re.compile(r"no required module provides package (?P<name>[^;]*)")
+_GO_MODULES = re.compile(r"(?:no required module provides|cannot find module providing) package (?P<name>[^;:\s]*)")
 
 _RANK = {"error": 0, "warning": 1, "note": 2}
 

@@ -51,8 +51,6 @@ _OWN_MODULE = "guest"
 _NOT_TAKEN = ("go.mod", "go.sum", "go.work", "go.work.sum", "modules.txt")
 _KEPT_LIST = "packages"
 _KEPT_BYTES = 1 * MIB
-_ARCHIVE_BYTES = 64 * MIB
-"""The largest file of the compiler's own: an archive of a package, or the module with its symbols."""
 _MODULE_PATH = re.compile(r"^module[ \t]+(?P<path>[A-Za-z0-9._~/-]{1,128})[ \t]*(?://.*)?$", re.MULTILINE)
 # Too many are harmless: only names of the standard library are taken further.
 _IMPORTED = re.compile(
@@ -162,7 +160,6 @@ class _Build:
                 write=(cache, "/dev/null") if writable else ("/dev/null",),
                 environment=self._environment(folder, cache),
                 limits=self.limits,
-                file_bytes=_ARCHIVE_BYTES,
                 trusted=self.trusted,
             )
             if not outcome.ok:

@@ -60,7 +60,7 @@ def fail(
         reason, message = "build_timeout", f"the build was stopped after {bound:g} s {kind}"
     elif outcome.reason == "output":
         reason, message = "build_too_large", "the build wrote more than it may, in all or on standard output"
-    elif outcome.signal == signal.SIGXFSZ or "File too large" in text:
+    elif outcome.signal == signal.SIGXFSZ or "file too large" in text.lower():
         reason, message = "build_too_large", f"the build wrote a file of more than {limits.file_bytes} bytes"
     elif any(sign in text for sign in _OUT_OF_MEMORY):
         reason, message = "build_memory", f"the build needed more than {memory} bytes of memory"
