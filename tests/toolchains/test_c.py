@@ -19,6 +19,7 @@ from rho_wasm.toolchains import BuildLimits, build
 from rho_wasm.toolchains.c import compile_c
 from rho_wasm.toolchains.confined import require_confinement
 from rho_wasm.toolchains.project import Project
+from tests.guest_sdk.raw import RawGuest
 from tests.toolchains.conftest import MINIMAL_C
 
 pytestmark = [
@@ -38,7 +39,7 @@ async def refusal(source: str, limits: BuildLimits | None = None) -> BuildError:
 
 
 async def test_a_guest_is_built_and_let_in(manifest: dict[str, Any]) -> None:
-    artifact = await build(MINIMAL_C, language="c", manifest=manifest)
+    artifact = await build(MINIMAL_C, language="c", compiler="clang", manifest=manifest)
     assert (artifact.language, artifact.provenance, artifact.log) == ("c", "built here", "")
     assert artifact.toolchain is not None
     assert artifact.toolchain.startswith("ziglang ")
@@ -51,6 +52,27 @@ async def test_the_same_source_gives_the_same_bytes_in_every_folder_and_at_every
     assert first == await compiled(source)
     assert b"rho-build-" not in first
     assert b"1970" in first
+
+
+async def test_a_project_has_several_files_and_its_own_headers(tmp_path: Path) -> None:
+    files = {
+        "main.c": '#include "lib/sum.h"\n#include "rho.h"\nstatic rho_answer add(rho_value arguments) {\n'
+        'rho_out *out = rho_new_out();\nrho_put_int(out, *sum(rho_int_or(arguments, "a", 0), 2));\n'
+        'return rho_ok(out);\n}\nRHO_GUEST(RHO_TOOL(add, "Adds.", RHO_ARGUMENTS(RHO_INT_ARG("a", "One."))))\n',
+        "lib/sum.h": "#include <stdint.h>\nint64_t *sum(int64_t a, int64_t b);\n",
+        # Memory is one for all files, or this would lie where the answer is written.
+        "lib/sum.c": '#include "sum.h"\n#include <rho.h>\nint64_t *sum(int64_t a, int64_t b) {\n'
+        "int64_t *made = RHO_NEW(int64_t, 1);\n*made = a + b;\nreturn made;\n}\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    artifact = await build(tmp_path, language="c")
+    assert (artifact.log, RawGuest(artifact.wasm).call("add", {"a": 40})) == ("", {"ok": 42})
+    (tmp_path / "lib" / "sum.c").write_text("int x = ;\n")
+    with pytest.raises(BuildError) as caught:
+        await build(tmp_path, language="c")
+    assert (caught.value.diagnostics[0].file, caught.value.diagnostics[0].line) == ("sum.c", 1)
 
 
 async def test_inline_assembly_is_refused_where_it_stands() -> None:
@@ -71,7 +93,7 @@ async def test_the_compilers_own_headers_can_be_included() -> None:
 
 async def test_a_source_cannot_bring_a_manifest_of_its_own(manifest: dict[str, Any]) -> None:
     smuggled = '__attribute__((used, section(".custom_section.rho.manifest"))) const char smuggled[] = "x";\n'
-    artifact = await build(MINIMAL_C + smuggled, language="c", manifest=manifest)
+    artifact = await build(MINIMAL_C + smuggled, language="c", compiler="clang", manifest=manifest)
     assert [name for name, _ in wasm.custom_sections(artifact.wasm)].count(MANIFEST_SECTION) == 1
     assert artifact.tools == ("nothing",)
 
@@ -80,7 +102,7 @@ async def test_a_foreign_import_is_refused_before_anyone_runs_it(manifest: dict[
     foreign = '__attribute__((import_module("env"), import_name("system"))) int run(const char *);\n'
     foreign += '__attribute__((export_name("run"))) int call(void) { return run("id"); }\n'
     with pytest.raises(ModuleRejected) as caught:
-        await build(MINIMAL_C + foreign, language="c", manifest=manifest)
+        await build(MINIMAL_C + foreign, language="c", compiler="clang", manifest=manifest)
     assert caught.value.name == "env.system"
 
 
@@ -104,7 +126,9 @@ async def test_a_line_directive_may_rename_a_file_but_shows_nothing_of_it() -> N
 
 
 async def test_warnings_are_kept_in_the_log(manifest: dict[str, Any]) -> None:
-    artifact = await build(MINIMAL_C + "int f(int unused) { return 1; }\n", language="c", manifest=manifest)
+    artifact = await build(
+        MINIMAL_C + "int f(int unused) { return 1; }\n", language="c", compiler="clang", manifest=manifest
+    )
     assert "unused parameter 'unused'" in artifact.log
 
 
@@ -121,7 +145,7 @@ async def test_many_errors_are_cut_to_a_few() -> None:
 
 
 async def test_a_flood_of_warnings_is_bounded(manifest: dict[str, Any]) -> None:
-    artifact = await build(MINIMAL_C + '#warning "x"\n' * 2_000, language="c", manifest=manifest)
+    artifact = await build(MINIMAL_C + '#warning "x"\n' * 2_000, language="c", compiler="clang", manifest=manifest)
     assert len(artifact.log) < 10_000
 
 
