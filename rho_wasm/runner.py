@@ -235,12 +235,12 @@ class ToolRunner:
             try:
                 if stop.scope is None:
                     self._begin(running, None, guest=guest)
-                    answer = await self._handled(running, arguments)
+                    answer = await self._handled(tool, context, arguments)
                 else:
                     with stop.scope as scope:
                         self._begin(running, scope, guest=guest)
                         if not stop.asked:
-                            answer = await self._handled(running, arguments)
+                            answer = await self._handled(tool, context, arguments)
             except BaseException as error:
                 let_through(error, watermark)
                 raised = error
@@ -280,8 +280,7 @@ class ToolRunner:
         running.context.meter.clock.start(scope, paused=guest)
         self.registry.watch(running)
 
-    def _handled(self, running: RunningCall, arguments: Copied) -> Awaitable[HandlerResult]:
-        tool, context = running.tool, running.context
+    def _handled(self, tool: Tool, context: ToolContext, arguments: Copied) -> Awaitable[HandlerResult]:
         if arguments.in_order:
             handled: Awaitable[HandlerResult] = tool.handler(arguments.value, context, arguments)
             return handled

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -47,13 +47,14 @@ class GuestHandler:
 
     __slots__ = (
         "_deadline_ms",
-        "_guard",
         "_modules",
         "_policy",
         "_sandbox",
         "_standalone_limits",
         "generation",
+        "guard",
         "limits",
+        "refusal",
         "version",
     )
 
@@ -79,15 +80,10 @@ class GuestHandler:
         self._policy = policy
         self._modules = modules
         self._sandbox = sandbox
-        self._guard = guard
-
-    def belongs_to(self, guard: Guard) -> bool:
-        """Whether the source that has ``guard`` made this handler."""
-        return self._guard is guard
-
-    def refusal(self) -> Refusal | None:
+        self.guard = guard
+        """Of the source that made this handler."""
+        self.refusal: Callable[[], Refusal | None] = partial(guard.refusal, version)
         """``(reason, what to do)`` while the version is quarantined, else None."""
-        return self._guard.refusal(self.version)
 
     async def __call__(
         self, arguments: Mapping[str, Any], context: ToolContext, copied: Copied | None = None
@@ -130,7 +126,7 @@ class GuestHandler:
 
     def _enter(self, context: ToolContext) -> None:
         """Raises what refuses the call. Asked again after each wait: what struck out meanwhile does not run."""
-        refused = self._guard.enter(self.version, session_id=context.session_id, token=context.meter)
+        refused = self.guard.enter(self.version, session_id=context.session_id, token=context.meter)
         if refused is not None:
             reason, detail = refused
             raise self._error(reason, detail)

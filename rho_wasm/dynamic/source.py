@@ -141,7 +141,7 @@ class DynamicSource:
     def watch(self, call: RunningCall) -> None:
         """Told of every call that is about to run; its own are counted when they end."""
         handler = call.tool.handler
-        if isinstance(handler, GuestHandler) and handler.belongs_to(self._guard):
+        if isinstance(handler, GuestHandler) and handler.guard is self._guard:
             call.add_done_callback(partial(self._judge.ended, call, handler))
 
     # What an operator, or a model through the workshop, asks.

@@ -153,28 +153,33 @@ class FiberInstance:
         self._new_call: Iterator[int] = starmap(func_call_async, repeat(given))
 
     def open(self, linked: Linked, call_id: int, limits: Limits, slice_ends: float) -> None:
-        """Makes a store for one call, with nothing in it yet. Where this raises, nobody uses the instance any more."""
+        """Makes a store for one call, with nothing in it yet. Where this raises, it is closed."""
         _have_room()
         self._linked = linked
         self._slice_ends = slice_ends
         if self._limits is not limits:
-            self._limits = limits
-            self._bounds = (i64(limits.memory_bytes), i64(limits.table_elements), _ONE, _ONE, _ONE)
-            self._all_fuel = u64(limits.fuel)
-        number = pointer(call_id)
-        self._new_store_of[1] = number
-        begin = self._new_store
-        for self.store in begin:
-            break
-        store = pointer(self.store)
-        self._context = context = pointer(store_context(store))
-        self._new_instance_of[1] = self._new_call_of[0] = self._export_of[0] = self._memory_of[0] = context
-        # What capi.equip does.
-        on_epoch(store, self._epoch, number, _NULL)
-        set_epoch(context, _FIRST_TICK)
-        set_limits(store, *self._bounds)
-        if error := set_fuel(context, self._all_fuel):
-            check(error)
+            bounds = (i64(limits.memory_bytes), i64(limits.table_elements), _ONE, _ONE, _ONE)
+            fuel = u64(limits.fuel)
+            # At once: whoever is interrupted in between would leave bounds to a call that has others.
+            self._limits, self._bounds, self._all_fuel = limits, bounds, fuel
+        try:
+            number = pointer(call_id)
+            given, begin = self._new_store_of, self._new_store
+            given[1] = number
+            for self.store in begin:
+                break
+            store = pointer(self.store)
+            self._context = context = pointer(store_context(store))
+            self._new_instance_of[1] = self._new_call_of[0] = self._export_of[0] = self._memory_of[0] = context
+            # What capi.equip does.
+            on_epoch(store, self._epoch, number, _NULL)
+            set_epoch(context, _FIRST_TICK)
+            set_limits(store, *self._bounds)
+            if error := set_fuel(context, self._all_fuel):
+                check(error)
+        except BaseException:
+            self.close()
+            raise
 
     def move(self) -> None:
         self._poll = future_poll_in_thread

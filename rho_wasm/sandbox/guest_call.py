@@ -61,6 +61,8 @@ class GuestCall:
     guest_cpu_ms = 0.0
     memory_refused = False
     """``memory.grow`` answered -1 at least once."""
+    slice_s = SLICE_S
+    """How long it may run on the event loop's thread."""
     slice_ends = math.inf
     """When the guest must leave the event loop's thread (monotonic clock); never, in a thread of its own."""
     answer = b""
@@ -90,11 +92,6 @@ class GuestCall:
     def stage(self) -> str:
         """What the guest ran last: ``instantiation``, or an export's name."""
         return _STAGES[self._stage]
-
-    @property
-    def slice_s(self) -> float:
-        """How long it may run on the event loop's thread."""
-        return SLICE_S if self._linked.preparation is None else IMAGE_SLICE_S
 
     def cancel(self) -> None:
         """Stops the guest within a moment, wherever it is; a call that has not begun ends as soon as it does."""
@@ -164,7 +161,8 @@ class GuestCall:
         self._call_id = call_id = runtime.enter(self)
         if self._sliced:
             linked = self._linked
-            self.slice_ends = now + (SLICE_S if linked.preparation is None else IMAGE_SLICE_S)
+            self.slice_s = slice_s = SLICE_S if linked.preparation is None else IMAGE_SLICE_S
+            self.slice_ends = now + slice_s
             fiber = runtime.fibers.take()
             fiber.open(linked, call_id, self.state.limits, self.slice_ends)
             self._instance = fiber
