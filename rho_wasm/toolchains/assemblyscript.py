@@ -51,6 +51,8 @@ _MESSAGES_BYTES = 1 * MIB
 _HEAP_MIB = 2048
 _NODE_SECONDS = 10.0
 _EMPTY = "/dev/null"
+_BAD_OPTION = 9
+"""How Node ends where it does not know an option that it is given."""
 
 _NODE = (
     # Half the CPU time: the compiler's own WebAssembly runs too short to be worth optimising.
@@ -109,7 +111,7 @@ def find_assemblyscript() -> AssemblyScript:
     given = environment.get("RHO_WASM_ASC")
     package = Path(given).resolve() if given else Path(program).resolve().parent.parent if program else None
     if node is None:
-        raise _missing("Node is not installed (20 or later)", "install Node, then: npm install -g " + PACKAGE)
+        raise _missing("Node is not installed (20.15 or later)", "install Node, then: npm install -g " + PACKAGE)
     if package is None or not (package / "dist" / "asc.js").is_file():
         hint = f"npm install -g {PACKAGE}; or say in RHO_WASM_ASC where the folder node_modules/assemblyscript is"
         raise _missing("the AssemblyScript compiler is not installed", hint)
@@ -148,6 +150,8 @@ async def compile_assemblyscript(project: Project, *, limits: BuildLimits, trust
             trusted=trusted,
         )
         diagnostics = await anyio.to_thread.run_sync(_read_messages, folder, limits)
+        if outcome.returncode == _BAD_OPTION and not diagnostics:
+            raise _missing("Node is too old for the AssemblyScript compiler", "install Node 20.15 or later")
         if not outcome.ok:
             fail(_LANGUAGE, outcome, diagnostics, name=project.name, limits=limits, native=True)
         wasm = await anyio.to_thread.run_sync(read_bounded, folder / _MODULE, limits.file_bytes)

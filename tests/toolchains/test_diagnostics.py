@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rho_wasm.errors import Diagnostic
-from rho_wasm.toolchains.diagnostics import from_clang, from_wat
+from rho_wasm.toolchains.diagnostics import from_clang, from_go, from_wat
 
 NAMES = {"main.c": "count.c"}
 
@@ -90,3 +90,53 @@ def test_wat_without_a_place_has_none() -> None:
 def test_wat_with_a_place_has_it_whatever_the_source_line_shows() -> None:
     text = 'bad\n     --> <anon>:2:5\n      |\n    2 | (func "\n      --> <anon>:9:9")\n'
     assert from_wat(text, name="a.wat") == Diagnostic("bad", file="a.wat", line=2, column=5)
+
+
+def go(text: str, limit: int = 20) -> tuple[Diagnostic, ...]:
+    return from_go(text, start="rho_start.go", limit=limit)
+
+
+def test_go_tells_files_of_folders_with_their_folders_and_others_by_their_last_name() -> None:
+    text = (
+        "# guest/words\nwords/words.go:3:14: undefined: x\n./main.go:2: y\n/home/someone/go/src/fmt/print.go:1:1: z\n"
+    )
+    assert go(text) == (
+        Diagnostic("undefined: x", file="words/words.go", line=3, column=14),
+        Diagnostic("y", file="main.go", line=2),
+        Diagnostic("z", file="print.go", line=1, column=1),
+    )
+
+
+def test_what_go_found_and_wanted_stands_in_one_message() -> None:
+    text = "./main.go:3:1: not enough arguments\n\thave (string)\n\twant (string, int)\n"
+    assert go(text)[0].message == "not enough arguments; have (string); want (string, int)"
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("main.go:3:8: package foo is not in std (/home/someone/go/src/foo)", "package foo is not in std (foo)"),
+        (
+            "found packages tool (a.go) and main (b.go) in /tmp/some/where",
+            "found packages tool (a.go) and main (b.go) in where",
+        ),
+        ("go: errors parsing go.mod", "errors parsing go.mod"),
+        (
+            "/home/someone/go/pkg/tool/link: main.x: relocation target y not defined",
+            "main.x: relocation target y not defined",
+        ),
+    ],
+)
+def test_go_tells_nothing_of_folders_of_the_host(said: str, told: str) -> None:
+    assert [found.message for found in go(said)] == [told]
+
+
+def test_what_go_says_in_no_known_shape_is_left_out() -> None:
+    assert go("# guest\nsomething else\n\n") == ()
+
+
+def test_messages_of_go_are_bounded_and_inert() -> None:
+    [found] = go(f"main.go:99999999999:1: x\nmain.go:1:1: \x1b[1m{'x' * 5000}\n")
+    assert len(found.message) <= 600
+    assert "\x1b" not in found.message
+    assert len(go("".join(f"main.go:{line}:1: x\n" for line in range(1, 50)), limit=3)) == 3
