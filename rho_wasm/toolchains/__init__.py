@@ -1,9 +1,9 @@
 """Source text -> artifact, one file a language.
 
-A compiled language has a toolchain that runs in child processes bounded in time, memory and output
-(:class:`BuildLimits`): WebAssembly text, for which nothing has to be installed, and C, which needs the extra ``c``.
-Both take the declaration of their tools from a manifest that is embedded after linking. Python, JavaScript and
-TypeScript (extras ``python`` and ``javascript``) are loaded by an interpreter inside the sandbox, and become images.
+A compiled language (C, C++, Zig, Rust, Go, AssemblyScript, WebAssembly text) has a toolchain that is given the texts of a
+project and runs in child processes bounded in time, memory and output (:class:`BuildLimits`), where the kernel can in
+reach of nothing else. What a guest declares of itself is asked in the sandbox. Python, JavaScript and TypeScript are
+loaded by an interpreter inside the sandbox, and become images. Most need an extra: ``rho-wasm doctor`` says which.
 """
 
 from __future__ import annotations

@@ -16,6 +16,12 @@ from tests.toolchains.conftest import MINIMAL_WAT
 pytestmark = pytest.mark.anyio
 
 
+@pytest.fixture
+def anyio_backend() -> str:
+    """One: a folder is read in a thread, whoever waits for it."""
+    return "asyncio"
+
+
 def _write(folder: Path, *names: str, text: str = "x") -> Path:
     for name in names:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
