@@ -9,7 +9,7 @@
 //!     pub const tools = [_]rho.Tool{rho.tool("hello", hello, .{ .description = "Says hello." })};
 //!
 //! This file is the root module of a guest, the author's is its module "guest". Memory is never freed: the host drops
-//! the whole instance after the call. A panic writes a line to the call's log and traps, and so does memory that runs out.
+//! the whole instance after the call. A panic, as where memory runs out, writes a line to the call's log and traps.
 const std = @import("std");
 const guest = @import("guest");
 
@@ -148,7 +148,10 @@ fn expected(comptime T: type) []const u8 {
         .float => "number",
         .@"enum" => "name that is allowed here",
         .@"struct" => if (T == Bytes) "bytes" else "object",
-        .array => |array| std.fmt.comptimePrint("{s} of {d}", .{ if (array.child == u8) "text" else "list", array.len }),
+        .array => |array| std.fmt.comptimePrint("{s} of {d}", .{
+            if (array.child == u8) "text" else "list",
+            array.len,
+        }),
         .optional => |optional| expected(optional.child),
         else => if (T == []const u8) "text" else if (T == []const Entry) "object" else "list",
     };
@@ -173,7 +176,10 @@ fn convert(comptime T: type, value: Value, where: []const u8) Error!T {
             .float => |float| @floatCast(float),
             else => wrong(where, T),
         },
-        .@"enum" => return if (value != .text) wrong(where, T) else std.meta.stringToEnum(T, value.text) orelse wrong(where, T),
+        .@"enum" => {
+            if (value != .text) return wrong(where, T);
+            return std.meta.stringToEnum(T, value.text) orelse wrong(where, T);
+        },
         .optional => |optional| return if (value == .null) null else try convert(optional.child, value, where),
         .pointer => |pointer| {
             if (pointer.size != .slice or value != .list) return wrong(where, T);
@@ -226,9 +232,13 @@ const Buffer = struct {
 fn putHead(to: anytype, major: u8, number: u64) Error!void {
     var head: [9]u8 = undefined;
     std.mem.writeInt(u64, head[1..9], number, .big);
-    const from: usize, const info: u8 = if (number < 24)
-        .{ 9, @intCast(number) }
-    else if (number <= 0xFF) .{ 8, 24 } else if (number <= 0xFFFF) .{ 7, 25 } else if (number <= 0xFFFF_FFFF) .{ 5, 26 } else .{ 1, 27 };
+    const from: usize, const info: u8 = switch (number) {
+        0...23 => .{ 9, @intCast(number) },
+        24...0xFF => .{ 8, 24 },
+        0x100...0xFFFF => .{ 7, 25 },
+        0x1_0000...0xFFFF_FFFF => .{ 5, 26 },
+        else => .{ 1, 27 },
+    };
     head[from - 1] = major << 5 | info;
     try to.put(head[from - 1 ..]);
 }
@@ -271,7 +281,8 @@ fn put(to: anytype, value: anytype, depth: usize) Error!void {
         } else if (pointer.size == .slice) {
             if (pointer.child == Entry) try putMap(to, value, depth) else try putList(to, value, depth);
         } else if (pointer.size == .one) {
-            try put(to, if (@typeInfo(pointer.child) == .array) @as([]const std.meta.Elem(T), value) else value.*, depth);
+            const is_array = @typeInfo(pointer.child) == .array;
+            try put(to, if (is_array) @as([]const std.meta.Elem(T), value) else value.*, depth);
         } else @compileError("not plain: " ++ @typeName(T)),
         .@"struct" => |info| {
             if (depth >= max_depth) return error.TooDeep;
@@ -322,7 +333,7 @@ fn answer(fields: []const Part) Error!Answer {
 pub fn ok(value: anytype) Error!Answer {
     return answer(&.{.{ .key = "ok", .value = try encode(value) }});
 }
-/// The tool could not do what was asked: say what the model should do, as a text or any plain value. No crash, no strike.
+/// The tool could not do what was asked: say what the model should do, as text or any plain value. No crash, no strike.
 pub fn failed(reason: anytype) Error!Answer {
     return answer(&.{.{ .key = "error", .value = try encode(reason) }});
 }
@@ -348,7 +359,8 @@ pub fn askUser(question: []const u8, options: anytype) Error!Answer {
     return answer(&.{ asked, .{ .key = "options", .value = try encode(options) } });
 }
 pub fn halt(reason: []const u8, value: anytype) Error!Answer {
-    return answer(&.{ .{ .key = "halt", .value = try encode(reason) }, .{ .key = "value", .value = try encode(value) } });
+    const why: Part = .{ .key = "halt", .value = try encode(reason) };
+    return answer(&.{ why, .{ .key = "value", .value = try encode(value) } });
 }
 /// Details go to the host's screens, never to the model; with `ok` and `failed`.
 pub fn withDetails(given: Answer, details: anytype) Error!Answer {
@@ -407,8 +419,8 @@ pub const Reply = union(enum) { ok: Value, refused: Refusal };
 /// Asks the host for a capability that `pub const capabilities` names. `arguments` is a struct or a map. A refusal has
 /// a kind: "denied", "undeclared", "quota" ...
 pub fn hostCall(capability: []const u8, arguments: anytype) Error!Reply {
-    const empty = @TypeOf(arguments) == @TypeOf(.{});
-    const request = try encodeWithin(.{ .capability = capability, .arguments = if (empty) empty_map else arguments }, 0);
+    const given = if (@TypeOf(arguments) == @TypeOf(.{})) empty_map else arguments;
+    const request = try encodeWithin(.{ .capability = capability, .arguments = given }, 0);
     const reply = try allocator.alloc(u8, host.host_call(request.cbor.ptr, request.cbor.len));
     if (host.host_take(reply.ptr, reply.len) != reply.len) return error.Malformed;
     const whole = try decode(reply);
@@ -460,8 +472,8 @@ pub const Tool = struct { name: []const u8, manifest: Value, call: *const fn (Va
 
 /// A tool, of which the type of `handler`'s first argument is the schema: a struct whose fields are bools, integers,
 /// floats, `[]const u8`, enums, slices, arrays, structs, `Value`, or optionals of these. A field with a default, or an
-/// optional one, may be left out. `pub const about = .{ .field = .{ .description = "...", .minimum = 1 } };` in a struct
-/// says more of its fields, in the words of JSON Schema; a text alone is a description.
+/// optional one, may be left out. `pub const about = .{ .field = .{ .description = "...", .minimum = 1 } };` in the
+/// struct says more of it, in the words of JSON Schema; a text alone is a description.
 ///
 /// `handler` may take a `*const rho.Context` too. It returns an `Answer`, or a value of which the type is the output
 /// schema; an error that it returns counts as a crash.
@@ -479,9 +491,8 @@ pub fn tool(comptime name: []const u8, comptime handler: anytype, comptime optio
     if (Result != Answer and Result != Value and Result != Encoded and !@hasField(@TypeOf(options), "output_schema"))
         declared = declared ++ [_]Entry{.{ .key = "output_schema", .value = comptime schema(Result) }};
     inline for (comptime std.meta.fieldNames(@TypeOf(options))) |key| {
-        const known = .{ "description", "input_schema", "output_schema", "timeout_ms", "read_only", "destructive", "idempotent", "metadata", "examples" };
         comptime var is_known = false;
-        inline for (known) |each| is_known = is_known or comptime std.mem.eql(u8, each, key);
+        inline for (known_options) |each| is_known = is_known or comptime std.mem.eql(u8, each, key);
         if (!is_known) @compileError("the tool " ++ name ++ " has an option that is none: " ++ key);
         declared = declared ++ [_]Entry{.{ .key = key, .value = comptime plain(@field(options, key), key) }};
     }
@@ -499,6 +510,17 @@ pub fn tool(comptime name: []const u8, comptime handler: anytype, comptime optio
     };
     return .{ .name = name, .manifest = .{ .map = declared }, .call = Call.call };
 }
+const known_options = .{
+    "description",
+    "input_schema",
+    "output_schema",
+    "timeout_ms",
+    "read_only",
+    "destructive",
+    "idempotent",
+    "metadata",
+    "examples",
+};
 fn returned(comptime Handler: type) type {
     const Result = @typeInfo(Handler).@"fn".return_type.?;
     return if (@typeInfo(Result) == .error_union) @typeInfo(Result).error_union.payload else Result;
@@ -519,8 +541,13 @@ fn schema(comptime T: type) Value {
         },
         .float => of.kind("number"),
         .void => of.kind("null"),
-        .@"enum" => |info| of.kind("string") ++ [_]Entry{.{ .key = "enum", .value = .{ .list = listed(info.field_names) } }},
-        .optional => |optional| &.{.{ .key = "anyOf", .value = .{ .list = &.{ schema(optional.child), .{ .map = of.kind("null") } } } }},
+        .@"enum" => |info| of.kind("string") ++ [_]Entry{
+            .{ .key = "enum", .value = .{ .list = listed(info.field_names) } },
+        },
+        .optional => |optional| &.{.{
+            .key = "anyOf",
+            .value = .{ .list = &.{ schema(optional.child), .{ .map = of.kind("null") } } },
+        }},
         .array => |array| if (array.child == u8) of.kind("string") else of.kind("array") ++ [_]Entry{
             .{ .key = "items", .value = schema(array.child) },
             .{ .key = "minItems", .value = .{ .int = array.len } },
@@ -610,7 +637,8 @@ fn plain(comptime value: anytype, comptime key: []const u8) Value {
         } else if (pointer.size == .one) return plain(value.*, key),
         .@"struct" => |info| if (!info.is_tuple or (value.len == 0 and isMapKey(key))) {
             var entries: []const Entry = &.{};
-            for (info.field_names) |name| entries = entries ++ [_]Entry{.{ .key = name, .value = plain(@field(value, name), name) }};
+            for (info.field_names) |name|
+                entries = entries ++ [_]Entry{.{ .key = name, .value = plain(@field(value, name), name) }};
             return .{ .map = entries };
         },
         else => @compileError("not plain: " ++ @typeName(T)),
@@ -635,7 +663,8 @@ const manifest = made: {
     if (@hasDecl(guest, "capabilities"))
         entries = entries ++ [_]Entry{.{ .key = "capabilities", .value = plain(guest.capabilities, "") }};
     var constant: Constant = .{};
-    put(&constant, @as([]const Entry, entries), 0) catch |err| @compileError("the manifest cannot be made: " ++ @errorName(err));
+    put(&constant, @as([]const Entry, entries), 0) catch |err|
+        @compileError("the manifest cannot be made: " ++ @errorName(err));
     const bytes = constant.bytes[0..constant.size].*;
     break :made bytes;
 };
@@ -706,7 +735,12 @@ fn panicked(message: []const u8, _: ?usize) noreturn {
     @trap();
 }
 pub const std_options: std.Options = .{ .logFn = logged, .log_level = .debug };
-fn logged(comptime level: std.log.Level, comptime scope: @EnumLiteral(), comptime format: []const u8, arguments: anytype) void {
+fn logged(
+    comptime level: std.log.Level,
+    comptime scope: @EnumLiteral(),
+    comptime format: []const u8,
+    arguments: anytype,
+) void {
     const prefix = if (scope == .default) "" else @tagName(scope) ++ ": ";
     log(switch (level) {
         .debug => .debug,

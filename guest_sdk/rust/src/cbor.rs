@@ -164,7 +164,9 @@ fn put(out: &mut Vec<u8>, value: &Value, depth: usize) -> Result<(), NotPlain> {
     match value {
         Value::Null => out.push(0xF6),
         Value::Bool(yes) => out.push(if *yes { 0xF5 } else { 0xF4 }),
-        Value::Int(number) if !INTEGERS.contains(number) => return Err(NotPlain("an integer beyond 64 bits and a sign")),
+        Value::Int(number) if !INTEGERS.contains(number) => {
+            return Err(NotPlain("an integer beyond 64 bits and a sign"))
+        }
         Value::Int(number) if *number < 0 => head(out, 1, (-1 - number) as u64),
         Value::Int(number) => head(out, 0, *number as u64),
         Value::Float(number) => {

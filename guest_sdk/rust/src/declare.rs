@@ -194,13 +194,21 @@ macro_rules! __of_field {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __default {
-    () => { ::std::option::Option::None };
-    ($default:expr) => { ::std::option::Option::Some(::std::convert::From::from($default)) };
+    () => {
+        ::std::option::Option::None
+    };
+    ($default:expr) => {
+        ::std::option::Option::Some(::std::convert::From::from($default))
+    };
 }
 
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __output {
-    () => { ::std::option::Option::None };
-    ($result:ty) => { <$result as $crate::IntoAnswer>::schema() };
+    () => {
+        ::std::option::Option::None
+    };
+    ($result:ty) => {
+        <$result as $crate::IntoAnswer>::schema()
+    };
 }
