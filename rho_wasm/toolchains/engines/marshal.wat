@@ -73,9 +73,50 @@
         (local.get $value)
         (select (f32.const -1) (f32.const 1) (i32.and (local.get $bits) (i32.const 0x8000))))))
 
+  ;; Whether there is a surrogate in UTF-8: the byte ED, and one from A0 on. Eight bytes of ASCII are passed over at once.
+  (func $has_surrogate (param $at i32) (param $end i32) (result i32)
+    (block $none
+      (loop $next
+        (br_if $none (i32.ge_u (local.get $at) (local.get $end)))
+        (if (i32.ge_u (i32.sub (local.get $end) (local.get $at)) (i32.const 8))
+          (then
+            (if (i64.eqz (i64.and (i64.load (local.get $at)) (i64.const 0x8080808080808080)))
+              (then
+                (local.set $at (i32.add (local.get $at) (i32.const 8)))
+                (br $next)))))
+        (if (i32.eq (i32.load8_u (local.get $at)) (i32.const 0xed))
+          (then
+            (if (i32.ge_u (i32.load8_u offset=1 (local.get $at)) (i32.const 0xa0))
+              (then (return (i32.const 1))))))
+        (local.set $at (i32.add (local.get $at) (i32.const 1)))
+        (br $next)))
+    (i32.const 0))
+
+  ;; Whether the key at $key comes after the one at $last, in the order in which a host sends them: shorter ones first,
+  ;; then by their bytes. So none occurs twice. A $last_size of -1 is no key.
+  (func $comes_after (param $last i32) (param $last_size i32) (param $key i32) (param $size i32) (result i32)
+    (if (i32.ne (local.get $last_size) (local.get $size))
+      (then (return (i32.gt_s (local.get $size) (local.get $last_size)))))
+    (loop $next
+      (if (i32.eqz (local.get $size)) (then (return (i32.const 0))))
+      (if (i32.ne (i32.load8_u (local.get $key)) (i32.load8_u (local.get $last)))
+        (then (return (i32.gt_u (i32.load8_u (local.get $key)) (i32.load8_u (local.get $last))))))
+      (local.set $key (i32.add (local.get $key) (i32.const 1)))
+      (local.set $last (i32.add (local.get $last) (i32.const 1)))
+      (local.set $size (i32.sub (local.get $size) (i32.const 1)))
+      (br $next))
+    (unreachable))
+
+  ;; How long the head is that begins with $first.
+  (func $head_bytes (param $first i32) (result i32)
+    (local.set $first (i32.and (local.get $first) (i32.const 31)))
+    (if (i32.lt_u (local.get $first) (i32.const 24)) (then (return (i32.const 1))))
+    (i32.add (i32.const 1) (i32.shl (i32.const 1) (i32.sub (local.get $first) (i32.const 24)))))
+
   ;; One CBOR item at $in, and in marshal's format at $out: at most five times as long, and 16 bytes.
   (func $unpack_item (param $in i32) (param $end i32) (param $out i32) (param $depth i32) (result i32 i32)
     (local $first i32) (local $low i32) (local $width i32) (local $number i64) (local $count i32)
+    (local $item i32) (local $last i32) (local $last_size i32)
     (block $bad
       (br_if $bad (i32.ge_u (local.get $in) (local.get $end)))
       (local.set $first (i32.load8_u (local.get $in)))
@@ -103,6 +144,13 @@
             ;; $string: bytes are "s", text is "u".
             (br_if $bad
               (i64.gt_u (local.get $number) (i64.extend_i32_u (i32.sub (local.get $end) (local.get $in)))))
+            ;; All else that is no UTF-8 is found by marshal.
+            (if (i32.ge_u (local.get $first) (i32.const 0x60))
+              (then
+                (br_if $bad
+                  (call $has_surrogate
+                    (local.get $in)
+                    (i32.add (local.get $in) (i32.wrap_i64 (local.get $number)))))))
             (local.set $out
               (call $write_5
                 (local.get $out)
@@ -135,6 +183,7 @@
         (local.set $count (i32.shl (i32.wrap_i64 (local.get $number)) (i32.const 1)))
         (i32.store8 (local.get $out) (i32.const 0x7b))
         (local.set $out (i32.add (local.get $out) (i32.const 1)))
+        (local.set $last_size (i32.const -1))
         (block $done
           (loop $next
             (br_if $done (i32.eqz (local.get $count)))
@@ -144,11 +193,23 @@
                 (br_if $bad
                   (i32.ne (i32.shr_u (i32.load8_u (local.get $in)) (i32.const 5)) (i32.const 3)))))
             (local.set $count (i32.sub (local.get $count) (i32.const 1)))
+            (local.set $item (local.get $in))
             (call $unpack_item
               (local.get $in) (local.get $end) (local.get $out) (i32.sub (local.get $depth) (i32.const 1)))
             (local.set $out)
-            (br_if $next (local.tee $in))
-            (br $bad)))
+            (br_if $bad (i32.eqz (local.tee $in)))
+            (if (i32.and (local.get $count) (i32.const 1))
+              (then
+                (local.set $item
+                  (i32.add (local.get $item) (call $head_bytes (i32.load8_u (local.get $item)))))
+                (br_if $bad
+                  (i32.eqz
+                    (call $comes_after
+                      (local.get $last) (local.get $last_size)
+                      (local.get $item) (i32.sub (local.get $in) (local.get $item)))))
+                (local.set $last (local.get $item))
+                (local.set $last_size (i32.sub (local.get $in) (local.get $item)))))
+            (br $next)))
         (i32.store8 (local.get $out) (i32.const 0x30))
         (return (local.get $in) (i32.add (local.get $out) (i32.const 1))))
       ;; $simple: false, true, null are one letter; floats are "g" and eight bytes.
@@ -177,8 +238,7 @@
   (func (export "rho:unpack") (param $in i32) (param $length i32) (param $out i32) (result i32)
     (local $end i32) (local $ended i32)
     (local.set $end (i32.add (local.get $in) (local.get $length)))
-    ;; The host bounds it: this is what the stack surely has room for.
-    (call $unpack_item (local.get $in) (local.get $end) (local.get $out) (i32.const 256))
+    (call $unpack_item (local.get $in) (local.get $end) (local.get $out) (i32.const 64))
     (local.set $ended)
     (if (i32.ne (local.get $end)) (then (return (i32.const 0))))
     (i32.sub (local.get $ended) (local.get $out)))
@@ -208,19 +268,6 @@
       (local.set $at (i32.sub (local.get $at) (i32.const 1)))
       (br_if $next (i32.gt_u (local.get $at) (local.get $out))))
     (i32.add (i32.add (local.get $out) (local.get $width)) (i32.const 1)))
-
-  ;; Whether there is a surrogate in UTF-8 that marshal wrote: the byte ED, and one from A0 on.
-  (func $has_surrogate (param $at i32) (param $end i32) (result i32)
-    (block $none
-      (loop $next
-        (br_if $none (i32.ge_u (local.get $at) (local.get $end)))
-        (if (i32.eq (i32.load8_u (local.get $at)) (i32.const 0xed))
-          (then
-            (if (i32.ge_u (i32.load8_u offset=1 (local.get $at)) (i32.const 0xa0))
-              (then (return (i32.const 1))))))
-        (local.set $at (i32.add (local.get $at) (i32.const 1)))
-        (br $next)))
-    (i32.const 0))
 
   ;; The digits of "l" as CBOR's number: of $size of them at $at, at most five. 1 as the second where there are too many.
   (func $digits (param $at i32) (param $size i32) (param $negative i32) (result i64 i32)

@@ -80,8 +80,9 @@ ENDS: list[tuple[str, str | tuple[str, ...]]] = [
     ("import signal\nsignal.raise_signal(signal.SIGTERM)", "trapped"),
     ("import faulthandler\nfaulthandler._sigsegv()", "trapped"),
     (
+        # What lies there is taken for an object: what comes of it hangs on where things are in the engine's memory.
         "f = lambda: 0\nf.__code__ = f.__code__.replace(co_code=bytes([100, 200] * 50), co_stacksize=0)\nreturn f()",
-        ("trapped", "bad_answer"),
+        ("trapped", "bad_answer", "handler_raised"),
     ),
     ("class A:\n    def __del__(self):\n        while True: pass\nA()\nreturn 1", "out_of_fuel"),
     (

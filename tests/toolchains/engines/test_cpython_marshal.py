@@ -157,9 +157,19 @@ def test_answers_nest_as_deeply_as_the_host_allows(codec: Codec) -> None:
         assert (codec.pack(marshal.dumps(deep, VERSION)) is None) == (depth > 64)
 
 
-def test_requests_may_nest_a_little_deeper(codec: Codec) -> None:
-    assert codec.unpack(b"\x81" * 65 + b"\x00") is not None
+def test_requests_nest_as_deeply_as_the_abi_allows(codec: Codec) -> None:
+    assert codec.unpack(b"\x81" * 64 + b"\x00") is not None
+    assert codec.unpack(b"\x81" * 65 + b"\x00") is None
     assert codec.unpack(b"\x81" * 100_000 + b"\x00") is None
+
+
+def test_keys_that_are_not_in_order_and_surrogates_are_refused(codec: Codec) -> None:
+    for keys in (["a", "b", "aa", "ü"], ["", "a"], ["x" * 23, "x" * 24]):
+        assert codec.unpack(plain.encode(dict.fromkeys(keys))) is not None
+    for pair in (b"\x61a\x00\x61a\x00", b"\x61b\x00\x61a\x00", b"\x62aa\x00\x61b\x00", b"\x61a\x00\x78\x01a\x00"):
+        assert codec.unpack(b"\xa2" + pair) is None
+    assert codec.unpack(plain.encode("x" * 15 + "\ud7ff\ue000í")) is not None
+    assert codec.unpack(b"\x73" + b"x" * 16 + b"\xed\xa0\x80") is None
 
 
 def test_any_bytes_are_unpacked_as_the_host_reads_them_or_refused(codec: Codec) -> None:

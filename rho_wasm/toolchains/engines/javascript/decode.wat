@@ -49,7 +49,8 @@
       (br_if $next (local.get $width)))
     (local.get $value))
 
-  ;; The argument of a head whose first byte is $first, read past at $at. Lengths past the end show themselves later.
+  ;; The argument of a head whose first byte is $first, read past at $at. Lengths past the end show themselves later; where
+  ;; the head itself is cut off, $at is then beyond the end, which nothing well-formed ends at.
   (func $argument (param $first i32) (result i64)
     (local $width i32)
     (local $value i64)
@@ -59,19 +60,75 @@
     (if (i32.or (i32.gt_u (local.get $first) (i32.const 27))
           (i32.lt_u (i32.sub (global.get $end) (global.get $at)) (local.get $width)))
       (then
-        (global.set $at (global.get $end))
+        (global.set $at (i32.add (global.get $end) (i32.const 1)))
         (return (i64.const -1))))
     (local.set $value (call $big_endian (global.get $at) (local.get $width)))
     (global.set $at (i32.add (global.get $at) (local.get $width)))
     (local.get $value))
 
+  ;; Whether there is UTF-8 from $at to $end: nothing overlong, no surrogates, nothing over U+10FFFF.
+  (func $is_utf8 (param $at i32) (param $end i32) (result i32)
+    (local $first i32)
+    (local $second i32)
+    (local $more i32)
+    (block $bad
+      (loop $next
+        ;; Most text is ASCII: eight at once.
+        (block $not_ascii
+          (loop $ascii
+            (br_if $not_ascii (i32.lt_u (i32.sub (local.get $end) (local.get $at)) (i32.const 8)))
+            (br_if $not_ascii
+              (i64.ne (i64.and (i64.load (local.get $at)) (i64.const 0x8080_8080_8080_8080)) (i64.const 0)))
+            (local.set $at (i32.add (local.get $at) (i32.const 8)))
+            (br $ascii)))
+        (if (i32.ge_u (local.get $at) (local.get $end)) (then (return (i32.const 1))))
+        (local.set $first (i32.load8_u (local.get $at)))
+        (local.set $at (i32.add (local.get $at) (i32.const 1)))
+        (br_if $next (i32.lt_u (local.get $first) (i32.const 0x80)))
+        (br_if $bad (i32.gt_u (i32.sub (local.get $first) (i32.const 0xc2)) (i32.const 0x32)))
+        (local.set $more
+          (i32.add
+            (i32.const 1)
+            (i32.add (i32.ge_u (local.get $first) (i32.const 0xe0)) (i32.ge_u (local.get $first) (i32.const 0xf0)))))
+        (br_if $bad (i32.gt_u (local.get $more) (i32.sub (local.get $end) (local.get $at))))
+        (local.set $second (i32.load8_u (local.get $at)))
+        (br_if $bad
+          (i32.and (i32.eq (local.get $first) (i32.const 0xe0)) (i32.lt_u (local.get $second) (i32.const 0xa0))))
+        (br_if $bad
+          (i32.and (i32.eq (local.get $first) (i32.const 0xed)) (i32.gt_u (local.get $second) (i32.const 0x9f))))
+        (br_if $bad
+          (i32.and (i32.eq (local.get $first) (i32.const 0xf0)) (i32.lt_u (local.get $second) (i32.const 0x90))))
+        (br_if $bad
+          (i32.and (i32.eq (local.get $first) (i32.const 0xf4)) (i32.gt_u (local.get $second) (i32.const 0x8f))))
+        (loop $rest
+          (br_if $bad (i32.ne (i32.and (i32.load8_u (local.get $at)) (i32.const 0xc0)) (i32.const 0x80)))
+          (local.set $at (i32.add (local.get $at) (i32.const 1)))
+          (br_if $rest (local.tee $more (i32.sub (local.get $more) (i32.const 1)))))
+        (br $next)))
+    (i32.const 0))
+
+  ;; Whether the key at $key comes after the one at $last, in the order in which a host sends them: shorter ones first,
+  ;; then by their bytes. So none occurs twice. A $last_size of -1 is no key.
+  (func $comes_after (param $last i32) (param $last_size i32) (param $key i32) (param $size i32) (result i32)
+    (if (i32.ne (local.get $last_size) (local.get $size))
+      (then (return (i32.gt_s (local.get $size) (local.get $last_size)))))
+    (loop $next
+      (if (i32.eqz (local.get $size)) (then (return (i32.const 0))))
+      (if (i32.ne (i32.load8_u (local.get $key)) (i32.load8_u (local.get $last)))
+        (then (return (i32.gt_u (i32.load8_u (local.get $key)) (i32.load8_u (local.get $last))))))
+      (local.set $key (i32.add (local.get $key) (i32.const 1)))
+      (local.set $last (i32.add (local.get $last) (i32.const 1)))
+      (local.set $size (i32.sub (local.get $size) (i32.const 1)))
+      (br $next))
+    (unreachable))
+
   (func $decode (param $depth i32) (result i64)
     (local $first i32)
     (local $value i64)
-    (if (i32.or (i32.ge_u (global.get $at) (global.get $end)) (i32.gt_u (local.get $depth) (i32.const 72)))
-      (then (return (call $malformed))))
+    (if (i32.ge_u (global.get $at) (global.get $end)) (then (return (call $malformed))))
     (local.set $first (i32.load8_u (global.get $at)))
     (global.set $at (i32.add (global.get $at) (i32.const 1)))
+    (if (i32.gt_u (i32.and (local.get $first) (i32.const 31)) (i32.const 27)) (then (return (call $malformed))))
     (local.set $value (call $argument (local.get $first)))
     (block $special (block $tag (block $map (block $array (block $text (block $bytes (block $negative (block $unsigned
       (br_table $unsigned $negative $bytes $text $array $map $tag $special
@@ -92,9 +149,11 @@
       (return (call $decode_run (local.get $value) (i32.const 0))))
       ;; $text
       (return (call $decode_run (local.get $value) (i32.const 1))))
-      ;; $array
+      ;; $array: nothing nests deeper than 64.
+      (if (i32.ge_u (local.get $depth) (i32.const 64)) (then (return (call $malformed))))
       (return (call $decode_array (local.get $value) (local.get $depth))))
       ;; $map
+      (if (i32.ge_u (local.get $depth) (i32.const 64)) (then (return (call $malformed))))
       (return (call $decode_map (local.get $value) (local.get $depth))))
       ;; $tag: no tags in plain data
       (return (call $malformed)))
@@ -122,7 +181,9 @@
       (then (return (call $malformed))))
     (global.set $at (i32.add (local.get $start) (i32.wrap_i64 (local.get $length))))
     (if (result i64) (local.get $text)
-      (then (call $new_string (global.get $context) (local.get $start) (i32.wrap_i64 (local.get $length))))
+      (then
+        (if (i32.eqz (call $is_utf8 (local.get $start) (global.get $at))) (then (return (call $malformed))))
+        (call $new_string (global.get $context) (local.get $start) (i32.wrap_i64 (local.get $length))))
       (else (call $new_uint8array (global.get $context) (local.get $start) (i32.wrap_i64 (local.get $length))))))
 
   (func $decode_array (param $length i64) (param $depth i32) (result i64)
@@ -155,6 +216,9 @@
     (local $first i32)
     (local $size i64)
     (local $key i32)
+    (local $last i32)
+    (local $last_size i32)
+    (local.set $last_size (i32.const -1))
     (local.set $map (call $new_object (global.get $context)))
     (loop $more
       (if (i64.eqz (local.get $length)) (then (return (local.get $map))))
@@ -166,6 +230,14 @@
             (i32.ne (i32.shr_u (local.get $first) (i32.const 5)) (i32.const 3))
             (i64.gt_u (local.get $size) (i64.extend_i32_u (i32.sub (global.get $end) (global.get $at)))))
         (then (return (call $malformed))))
+      (if (i32.eqz
+            (i32.and
+              (call $comes_after
+                (local.get $last) (local.get $last_size) (global.get $at) (i32.wrap_i64 (local.get $size)))
+              (call $is_utf8 (global.get $at) (i32.add (global.get $at) (i32.wrap_i64 (local.get $size))))))
+        (then (return (call $malformed))))
+      (local.set $last (global.get $at))
+      (local.set $last_size (i32.wrap_i64 (local.get $size)))
       (local.set $key (call $new_atom (global.get $context) (global.get $at) (i32.wrap_i64 (local.get $size))))
       (global.set $at (i32.add (global.get $at) (i32.wrap_i64 (local.get $size))))
       (local.set $item (call $decode (i32.add (local.get $depth) (i32.const 1))))

@@ -16,8 +16,12 @@ export function host(capability, given = {}) {
     throw new TypeError(`rho: the arguments of ${json(capability)} are an object, not ${kindOf(given)}`);
   }
   const reply = ask({ capability, arguments: given });
-  if (hasOwn(reply, "ok")) return reply.ok;
-  throw new HostError(reply.error.kind, reply.error.message);
+  const { error } = reply;
+  if (error === undefined && hasOwn(reply, "ok")) return reply.ok;
+  if (hasOwn(reply, "ok") || typeof error?.kind !== "string" || typeof error.message !== "string") {
+    throw new TypeError("rho: a malformed reply of the host");
+  }
+  throw new HostError(error.kind, error.message);
 }
 
 const LEVEL = { debug: 10, info: 20, warning: 30, error: 40 };

@@ -5,12 +5,16 @@ const tools = { __proto__: null };
 
 /** The answer map of one request, or a promise of it. Nothing is thrown but what the engine itself throws. */
 function call(request) {
+  const given = request?.arguments;
+  if (request?.abi !== 1 || typeof given !== "object" || given === null || isArray(given)) {
+    return { raised: { type: "TypeError", message: "rho: the request is none of ABI 1" } };
+  }
   const run = tools[request.tool];
   if (run === undefined) {
     return { raised: { type: "ReferenceError", message: `rho: there is no tool ${json(request.tool)} here` } };
   }
   try {
-    const result = run(request.arguments, request.context);
+    const result = run(given, request.context);
     if (typeof result === "object" && result !== null && typeof result.then === "function") return settled(result);
     return answer(result);
   } catch (error) {

@@ -115,6 +115,8 @@ class Engine:
         self._answered = self._tool = None
 
     def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        if request["abi"] != 1:
+            raise ValueError("rho: the request is not of ABI 1")
         self._tool = handler = self._registry.tools[request["tool"]]
         try:
             result = handler.run(request["arguments"], request["context"])

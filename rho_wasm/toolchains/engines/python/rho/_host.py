@@ -47,9 +47,12 @@ class Host:
         while part := os.read(_CAPABILITIES, _PART):
             parts.append(part)
         reply = decode(b"".join(parts))
-        if "ok" in reply:
-            return reply["ok"]
-        raise HostError(reply["error"]["kind"], reply["error"]["message"])
+        match reply:
+            case {"ok": value, **rest} if not rest:
+                return value
+            case {"error": {"kind": str(kind), "message": str(message)}, **rest} if not rest:
+                raise HostError(kind, message)
+        raise ValueError("rho: a malformed reply of the host")
 
 
 class Log:
