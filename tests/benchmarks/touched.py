@@ -1,8 +1,8 @@
 """``python -m tests.benchmarks.touched python``: the pages of an engine's memory that any call of a tool looks at.
 
 What it prints belongs into ``touched.txt`` of the engine: its hash without that list, and the pages. They are found
-anew whenever the engine's bytes change; the engine is made without one that is out of date, which costs each call some
-100 µs. It takes Linux, and ``perf`` with the right to use it.
+anew whenever the bytes of the engine change, and its revision raised once more: with a list that is out of date it
+is made without one, which costs each call some 100 µs. It takes Linux, and ``perf`` with the right to use it.
 """
 
 from __future__ import annotations

@@ -84,6 +84,17 @@ async def test_images_never_see_each_other(python: Python) -> None:
         assert await python.call(none) is False
 
 
+async def test_nobody_counts_who_refers_to_what_the_engine_keeps(python: Python) -> None:
+    module = await python.load(
+        tool(
+            "kept = json.dumps, json.JSONEncoder, vars(json), 'kwargs', own\n"
+            "return [sys.getrefcount(each) > 1_000_000 for each in kept]",
+            head="import json, sys\ndef own(): pass",
+        )
+    )
+    assert await python.call(module) == [True, True, True, True, False]
+
+
 async def test_a_request_of_any_size_arrives(python: Python) -> None:
     module = await python.load(
         tool("return [len(text), text[-3:], sum(numbers)]", parameters="text: str, numbers: list[int]")
