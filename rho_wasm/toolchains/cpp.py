@@ -1,9 +1,10 @@
 """C++: :mod:`c_clang` and one header over rho.h, ``rho.hpp``.
 
 The headers of the standard library are there (libc++, and those of C that it rests on), and nothing is linked: what a
-guest uses of strings, vectors, maps and algorithms is templates, compiled with it in about two seconds. Building the
-library itself takes 36 s of CPU the first time on a machine, and its output brings imports of WASI and 200 KB with it,
-so what needs it (streams, locales, printf, regular expressions, sin) is not there.
+guest uses of strings, vectors, maps and algorithms is templates, compiled with it in two to eight seconds of CPU, the
+first time on a machine as any other. Building the library itself takes 40 s of CPU and more, into a cache that every
+later build would trust, and it brings imports of WASI and 200 KB into a guest. So what needs it (streams, locales,
+printf, regular expressions, sin) is not there.
 """
 
 from __future__ import annotations

