@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any, Final
 
 from rho_wasm import plain
@@ -25,6 +26,9 @@ _DEPTH: Final = 12
 _MOST: Final = 1_000
 """Characters or items that are made because a schema asks for at least so many."""
 _EXTRA: Final = "conform"
+_PLACES: Final = 32
+_EXAMPLES: Final = 8
+"""So many are looked at: each is held against the schema, and that may take its time."""
 
 
 def nested(depth: int) -> Any:
@@ -42,7 +46,7 @@ class ToolArguments:
         self._schema = schema
         self._checked = ArgumentSchema(schema)
         made = _Least(schema).of(schema, 0)
-        candidates = [made, *map(dict, examples)]
+        candidates = [made, *map(dict, examples[:_EXAMPLES])]
         self.least: dict[str, Any] | None = next((value for value in candidates if self._takes(value)), None)
         """As little as the schema asks for; None where nothing was found that it takes."""
 
@@ -62,7 +66,7 @@ class ToolArguments:
 
     def _places(self, kind: str) -> Iterator[str]:
         properties = self._schema.get("properties")
-        for name, schema in properties.items() if isinstance(properties, Mapping) else ():
+        for name, schema in islice(properties.items(), _PLACES) if isinstance(properties, Mapping) else ():
             if isinstance(schema, Mapping) and schema.get("type", kind) in (kind, [kind]):
                 yield name
         yield _EXTRA

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+import anyio
 import anyio.to_thread
 
 from rho_wasm import plain
@@ -161,6 +162,7 @@ class _Checks:
 
     async def _examples(self, tool: ToolDeclaration) -> None:
         for number, example in enumerate(tool.examples):
+            began = anyio.current_time()
             try:
                 problem = await example_problem(
                     self._sandbox, self._module, tool.name, example, number=number, limits=self._probe.limits
@@ -168,6 +170,7 @@ class _Checks:
             except ToolError as error:
                 self._found.skipped(["examples.answered"], f"the host could not run it: {error}")
                 return
+            self._probe.spend((anyio.current_time() - began) * 1000)
             if problem is None:
                 self._found.passed("examples.answered")
             else:

@@ -89,10 +89,15 @@ class Probe:
         self._left_ms = seconds * 1000
         self._errands = Errands(HostThreads(max_abandoned=1), most=1)
 
-    async def send(self, request: bytes, *, limits: Limits | None = None, host: Capabilities | None = None) -> Ended:
-        """One call with these bytes, within ``limits`` or the probe's. ``host`` answers host calls, None denies."""
+    def spend(self, ms: float) -> None:
+        """Takes ``ms`` off what is left for calls. Raises :class:`OutOfTime` where nothing was left before."""
         if self._left_ms <= 0:
             raise OutOfTime
+        self._left_ms -= ms
+
+    async def send(self, request: bytes, *, limits: Limits | None = None, host: Capabilities | None = None) -> Ended:
+        """One call with these bytes, within ``limits`` or the probe's. ``host`` answers host calls, None denies."""
+        self.spend(0)
         self.calls += 1
         native = self._module.held()
         try:

@@ -15,7 +15,7 @@ from rho_wasm.manifest import Manifest
 from rho_wasm.sandbox import admission_checks as sections
 from rho_wasm.sandbox import admission_layout as layout
 from rho_wasm.sandbox.abi import ALLOC, CALL, INITIALIZE, MEMORY, PAGE_BYTES
-from rho_wasm.sandbox.admission import CHECKS
+from rho_wasm.sandbox.admission import CHECKS, admit
 from rho_wasm.sandbox.admission_bodies import check_bodies
 from rho_wasm.sandbox.admission_engine import claimed_engine, is_standalone_of
 from rho_wasm.sandbox.admission_image import admit_image, is_image
@@ -120,7 +120,7 @@ class Looked:
     memory_bytes: int = 0
     """The memory that it starts with."""
     engine: bytes | None = None
-    """The SHA-256 of the engine that it is an image over, or has in it."""
+    """The SHA-256 of the engine that it cannot be called without, since it is an image over it, or has it in it."""
     image: bool = False
 
 
@@ -149,13 +149,25 @@ def look(wasm: bytes, found: Findings, *, limits: HostLimits, engines: EngineFin
     found.skipped(_OF_IMAGES, "the module is no image")
     claimed = claimed_engine(wasm, limits=limits)
     engine = engines(claimed) if claimed is not None and engines is not None else None
+    size = len(engine.wasm) if engine is not None and is_standalone_of(wasm, engine) else None
+    needed = None
     checks: tuple[_Check, ...] = CHECKS
-    if engine is not None and is_standalone_of(wasm, engine):
-        limits = limits.for_standalone(len(engine.wasm))
+    if size is not None or (claimed is not None and engine is None and not _is_guest(wasm, limits)):
+        # As loader.py has it: what is an engine's in it, or may be one's that is not here, has the bounds of engines.
+        needed = claimed
+        limits = limits.for_standalone(size)
         checks = tuple(check for check in CHECKS if check is not check_bodies)
     facts = Facts(wasm, limits)
     refused = _run(facts, checks, found)
-    return Looked(facts.manifest, refused, facts.memory_pages * PAGE_BYTES, engine=claimed)
+    return Looked(facts.manifest, refused, facts.memory_pages * PAGE_BYTES, engine=needed)
+
+
+def _is_guest(wasm: bytes, limits: HostLimits) -> bool:
+    try:
+        admit(wasm, limits=limits)
+    except ModuleRejected:
+        return False
+    return True
 
 
 def _run(facts: Facts, checks: Sequence[_Check], found: Findings) -> ModuleRejected | None:

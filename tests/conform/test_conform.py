@@ -9,11 +9,12 @@ from rho_wasm.limits import HostLimits, Limits
 from rho_wasm.manifest import Manifest, embed
 from rho_wasm.resources import fixture, sdk
 from rho_wasm.sandbox import NativeCache
+from rho_wasm.sandbox.abi import ENGINE_EXTENSION
 from tests.conform.broken import BROKEN_IN_CALLS, BROKEN_TO_SEE, SHOULD
 from tests.fixture_table import ENDINGS, REFUSED
 from tests.sandbox.conftest import shared_cache
 from tests.sandbox.guests import answering, guest
-from tests.sandbox.module_bytes import MANIFEST
+from tests.sandbox.module_bytes import MANIFEST, Guest, body
 
 pytestmark = pytest.mark.anyio
 
@@ -78,6 +79,13 @@ async def test_an_image_says_which_engine_it_needs() -> None:
     assert report.engine is not None
     [reason] = {clause.reason for clause in report.clauses if clause.id.startswith("answer.")}
     assert report.engine in reason
+
+
+async def test_a_module_with_an_engine_in_it_is_not_called_without_that_engine() -> None:
+    module = Guest().add_function(body(b"", [b"\xe9\x07\x7f"]))
+    claim = Manifest.decode(MANIFEST).model_copy(update={"extensions": {ENGINE_EXTENSION: bytes(32)}})
+    report = await conform(embed(module.build(), claim))
+    assert (report.ok, report.called, report.engine) == (True, False, bytes(32).hex())
 
 
 @pytest.mark.slow

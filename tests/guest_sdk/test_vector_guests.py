@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import anyio
 import pytest
@@ -125,3 +125,15 @@ def test_the_guest_keeps_every_clause_of_the_abi(artifact: Artifact, shared_cach
     unkept = {clause.id: clause.reason for clause in (*report.of("fail"), *report.of("warning"))}
     unkept.pop("host_call.declared", None)  # ask_host asks for whatever it is told to.
     assert unkept == {}
+
+
+def test_a_module_that_has_its_engine_in_it_keeps_the_abi_too(
+    shared_cache: NativeCache, made_engines: Mapping[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in made_engines.items():
+        monkeypatch.setenv(name, value)
+    [javascript] = [each for each in GUESTS if each.language == "javascript"]
+    module = anyio.run(lambda: build(javascript.source, standalone=True)).wasm
+    report = anyio.run(lambda: conform(module, engines=EngineShelf.default().find, cache=shared_cache))
+    assert report.called
+    assert {clause.id: clause.reason for clause in report.of("fail")} == {}
