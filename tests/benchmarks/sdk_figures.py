@@ -24,7 +24,7 @@ from pathlib import Path
 
 import anyio
 
-from rho_wasm import Artifact, Host, ToolCall, ToolResult, build
+from rho_wasm import Artifact, Host, HostLimits, Limits, ToolCall, ToolResult, build
 from rho_wasm.errors import BuildError
 from rho_wasm.resources import fixture
 from tests.guest_sdk.vectors_guests import GUESTS, VectorGuest
@@ -39,6 +39,12 @@ COLUMNS = (
 )
 _TEXT_BYTES = 100_000
 _WARM_BUILDS = 3
+_FEW, _ENOUGH_S = 3, 10.0
+"""Calls that take long are fewer, but no less than so many."""
+_PATIENT = HostLimits(
+    call=Limits(deadline_ms=60_000), engine_call=Limits.for_engines().model_copy(update={"deadline_ms": 60_000})
+)
+"""A busy machine takes longer, and is measured all the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +76,7 @@ async def _measured(guest: VectorGuest, *, calls: int, cold: bool) -> Row:
         return Row(language=guest.language, absent=error.diagnostics[0].message)
     artifact = built[0][1]
     asked = {"word_count": fixture("data/gettysburg.txt").read_text(encoding="utf-8"), "sha256": "a" * _TEXT_BYTES}
-    async with Host.open(":memory:", core=[]) as host:
+    async with Host.open(":memory:", core=[], limits=_PATIENT) as host:
         await host.source.activate(await host.source.stage([artifact], author="figures"))
         told = [await _called(host, tool, text, calls=calls) for tool, text in asked.items()]
     return Row(
@@ -90,14 +96,14 @@ async def _built(guest: VectorGuest) -> tuple[float, Artifact]:
 
 async def _called(host: Host, tool: str, text: str, *, calls: int) -> tuple[float, int]:
     async def once() -> ToolResult:
-        result = await host.runner.run(ToolCall(id="figures", name=tool, arguments={"text": text}))
+        result = await host.runner.run(ToolCall(id="figures", name=tool, arguments={"text": text}), timeout_ms=60_000)
         if result.status != "ok" or (tool == "sha256" and result.value != hashlib.sha256(text.encode()).hexdigest()):
             raise SystemExit(f"{tool} answered {result.text[:200]}")
         return result
 
     fuel = (await once()).fuel_used
-    taken = []
-    for _ in range(calls):
+    taken: list[float] = []
+    while len(taken) < calls and (len(taken) < _FEW or sum(taken) < _ENOUGH_S):
         began = time.perf_counter()
         await once()
         taken.append(time.perf_counter() - began)
