@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -76,11 +76,12 @@ class KnownTool:
     """What is worked out once of a tool that is offered, for all of its calls.
 
     ``schema`` is that of its arguments, compiled; or what is wrong with it. ``host_made`` and ``takes_copies`` are what
-    answers.py asks of its handler. ``refusal`` is the handler's own say whether it may run now, ``generation`` the one
-    that it comes from; None where it has none. ``answers_any``: it declares no schema of its answers.
+    answers.py asks of its handler; ``may_refuse`` says that this has a ``refusal`` to be asked before each call, and
+    ``generation`` which one it comes from, None for none. ``answers_any``: it declares no schema of its answers.
+    Nothing here refers to the handler, which may refer to its tool: what is known must not keep that alive.
     """
 
-    __slots__ = ("_output", "answers_any", "generation", "host_made", "refusal", "schema", "takes_copies")
+    __slots__ = ("_output", "answers_any", "generation", "host_made", "may_refuse", "schema", "takes_copies")
 
     def __init__(self, tool: Tool) -> None:
         self.schema = _compiled(tool)
@@ -88,8 +89,7 @@ class KnownTool:
         self._output: ArgumentSchema | None = None
         self.host_made = is_host_made(tool)
         self.takes_copies = takes_copies(tool)
-        refusal = getattr(tool.handler, "refusal", None)
-        self.refusal: Callable[[], Any] | None = refusal if callable(refusal) else None
+        self.may_refuse = callable(getattr(tool.handler, "refusal", None))
         generation = getattr(tool.handler, "generation", None)
         self.generation: int | None = generation if type(generation) is int else None
 

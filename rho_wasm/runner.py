@@ -210,7 +210,7 @@ class ToolRunner:
         if found is None or found[0].handler is None:
             detail = "" if found is None else "it is declared, but nothing here answers it"
             raise ToolError("not_found", tool=name, detail=detail)
-        if found[1].refusal is not None:
+        if found[1].may_refuse:
             _check_refusal(*found)
         return found
 
@@ -345,10 +345,10 @@ def _cancelled(tool: str) -> ToolError:
 
 def _check_refusal(tool: Tool, known: KnownTool) -> None:
     """Quarantine and revoked grants: the handler is one object in every snapshot, so what it says holds at once."""
-    if known.refusal is None:
+    if not known.may_refuse:
         return
     try:
-        refused = known.refusal()
+        refused = tool.handler.refusal()
     except Exception as error:
         refused = "quarantined", f"nobody could say whether it may run ({exception_text(error)})"
     if refused is not None:
