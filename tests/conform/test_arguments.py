@@ -1,0 +1,57 @@
+"""Arguments are made of a tool's schema, and are such as it takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rho_wasm.conform.arguments import EVERY_PLANE, ToolArguments, nested
+
+NAME: dict[str, Any] = {"type": "string", "minLength": 2}
+
+
+@pytest.mark.parametrize(
+    ("schema", "least"),
+    [
+        ({}, {}),
+        ({"type": "object", "properties": {"a": NAME}}, {}),
+        ({"required": ["a"], "properties": {"a": NAME}}, {"a": "xx"}),
+        ({"required": ["a"]}, {"a": None}),
+        ({"required": ["a"], "properties": {"a": {"type": "integer", "minimum": 3}}}, {"a": 3}),
+        ({"required": ["a"], "properties": {"a": {"type": "integer", "exclusiveMinimum": 3}}}, {"a": 4}),
+        ({"required": ["a"], "properties": {"a": {"type": "number", "maximum": -1}}}, {"a": -1}),
+        ({"required": ["a"], "properties": {"a": {"enum": ["no", "yes"]}}}, {"a": "no"}),
+        ({"required": ["a"], "properties": {"a": {"const": 7}}}, {"a": 7}),
+        ({"required": ["a"], "properties": {"a": {"type": "array", "items": NAME, "minItems": 2}}}, {"a": ["xx"] * 2}),
+        ({"required": ["a"], "properties": {"a": {"anyOf": [{"type": "null"}, NAME]}}}, {"a": None}),
+        ({"required": ["a"], "properties": {"a": {"$ref": "#/$defs/n"}}, "$defs": {"n": NAME}}, {"a": "xx"}),
+        ({"required": ["a"], "properties": {"a": {"type": ["boolean", "null"]}}}, {"a": False}),
+    ],
+)
+def test_the_least_is_what_the_schema_asks_for(schema: dict[str, Any], least: dict[str, Any]) -> None:
+    assert ToolArguments(schema).least == least
+
+
+def test_where_nothing_can_be_made_an_example_is_used_if_it_fits() -> None:
+    schema = {"required": ["day"], "properties": {"day": {"type": "string", "pattern": "^[0-9]{4}$"}}}
+    assert ToolArguments(schema).least is None
+    assert ToolArguments(schema, ({"day": "x"}, {"day": "2025"})).least == {"day": "2025"}
+
+
+def test_a_value_stands_where_the_schema_takes_it() -> None:
+    closed = {"properties": {"n": {"type": "integer"}, "t": {"type": "string"}, "u": {"type": "string"}}}
+    arguments = ToolArguments(closed | {"additionalProperties": False})
+    assert arguments.with_value(EVERY_PLANE, "string") == {"t": EVERY_PLANE, "u": EVERY_PLANE}
+    assert arguments.with_value("x" * 10_000, "string") == {"t": "x" * 10_000}
+    assert arguments.with_value(nested(62), "array") is None
+    assert ToolArguments({}).with_value([0], "array") == {"conform": [0]}
+
+
+def test_schemas_without_an_end_come_to_one() -> None:
+    recursive = {"$defs": {"n": {"$ref": "#/$defs/n"}}, "required": ["a"], "properties": {"a": {"$ref": "#/$defs/n"}}}
+    assert ToolArguments(recursive).least == {"a": None}
+    wide: dict[str, Any] = {"type": "array", "minItems": 1_000}
+    for _ in range(8):
+        wide = {"type": "array", "minItems": 1_000, "items": wide}
+    assert ToolArguments({"required": ["a"], "properties": {"a": wide}}).least is None
