@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
+import wasmtime
 
 from rho_wasm import resources
 from rho_wasm.errors import BuildError, ModuleRejected
@@ -22,6 +23,7 @@ from rho_wasm.toolchains.tinycc import compile_tinycc
 from tests.guest_sdk.conftest import GUESTS
 from tests.guest_sdk.raw import RawGuest
 from tests.guest_sdk.test_rho_h import VALUES, same
+from tests.guest_sdk.vectors_files import equal, vectors
 from tests.toolchains.conftest import MINIMAL_C
 
 pytestmark = pytest.mark.anyio
@@ -65,6 +67,18 @@ async def test_the_whole_header_works_under_it() -> None:
     assert guest.call("answers", {"shape": "ok"}) == {"ok": "fine", "details": {"key": "value"}}
     assert guest.call("getters", {"value": 7})["ok"]["int"] == 7
     assert guest.imports == {("rho", "log")}
+
+
+@pytest.mark.slow
+async def test_the_vector_guest_reads_what_it_must_and_nothing_else() -> None:
+    guest = RawGuest(await compiled((GUESTS / "vectors.c").read_text()))
+    for vector in vectors("requests", good=True):
+        assert equal(guest.send(vector.data)["ok"], vector.meaning["arguments"]["value"]), vector.name
+    for vector in vectors("requests", good=False):
+        try:
+            assert list(guest.send(vector.data)) == ["raised"], vector.name
+        except wasmtime.Trap:
+            pass
 
 
 async def test_a_project_of_several_files_is_one_guest() -> None:
