@@ -377,28 +377,6 @@ def test_longer_heads_than_needed_are_accepted(encoded: str, value: Any) -> None
     assert plain.decode(bytes.fromhex(encoded)) == value
 
 
-@pytest.mark.parametrize(
-    "encoded",
-    [
-        *("a161610a", "8201f6", "fb3ff8000000000000", "c24101", "8201c24101", "1903e8", "a2616101616102", "a1410100"),
-        *("a10102", "f7", "81f7", "e0", "81e0", "f820", "9f01ff", "5f4101ff", "a18001", "61e4", "62c3a4", "6166"),
-        *("8181818181818101", "80", "8180", "a0", "01", "1bffffffffffffffff", "3bffffffffffffffff", "f97e00"),
-    ],
-)
-def test_an_item_is_the_same_in_a_short_message_and_in_a_long_one(encoded: str) -> None:
-    item, padding = bytes.fromhex(encoded), b"\x79\x10\x00" + b"x" * 4096
-
-    def decoded(data: bytes) -> str:
-        try:
-            return repr(plain.decode(data)[0])
-        except Malformed as error:
-            return str(error)
-
-    assert decoded(b"\x82" + item + b"\x60") == decoded(b"\x82" + item + padding)
-    with pytest.raises(Malformed):
-        plain.decode(item + b"\xf7")
-
-
 def test_one_message_leaves_nothing_for_the_next() -> None:
     with pytest.raises(Malformed):
         plain.decode(bytes.fromhex("d81c80"))
@@ -433,8 +411,7 @@ def assert_refused_cheaply(data: bytes) -> None:
     try:
         with pytest.raises(PlainError):
             plain.decode(data)
-        # A short message may be given to cbor2 as it is, which takes strings in pieces of 64 KiB.
-        assert tracemalloc.get_traced_memory()[1] < max(len(data), 80 * 1024)
+        assert tracemalloc.get_traced_memory()[1] < max(len(data), 16_384)
     finally:
         tracemalloc.stop()
 

@@ -17,8 +17,6 @@ __all__ = ["as_tool_error", "encode", "encode_at_once", "read_at_once"]
 _BYTES_AT_ONCE = 64 * 1024
 _ITEMS_AT_ONCE = 400
 """Of a request or an answer that is encoded or decoded on the event loop's thread. An item takes up to 1 µs."""
-_ANY_ITEMS_BYTES = 2 * 1024
-"""Of an answer that takes no longer whatever it is made of."""
 _FRAME_ITEMS = 15
 """Of a request at most, beside its arguments: itself, four keys with three values, and three ids with their keys."""
 _TEXT = frozenset({str})
@@ -68,10 +66,10 @@ def read_at_once(answer: bytes, *, limits: Limits) -> HandlerResult | None:
 
     Raises :class:`rho_wasm.envelope.BadAnswer` and :class:`rho_wasm.envelope.Raised`.
     """
-    size, max_items = len(answer), limits.items
-    if size > _BYTES_AT_ONCE:
+    if len(answer) > _BYTES_AT_ONCE:
         return None
-    if size > _ANY_ITEMS_BYTES and max_items > _ITEMS_AT_ONCE:
+    max_items = limits.items
+    if max_items > _ITEMS_AT_ONCE:
         max_items = _ITEMS_AT_ONCE
     try:
         value = plain.decode(answer, max_bytes=limits.answer_bytes, max_depth=limits.depth, max_items=max_items)
