@@ -283,7 +283,7 @@ def test_a_call_of_a_module_without_a_tool_names_its_tools(command: Command) -> 
 def test_a_language_that_is_unknown_is_wrong_usage(command: Command, own_folder: Path) -> None:
     (own_folder / "x.rb").write_text("puts 1")
     assert command("build", "x.rb")[0] == 2
-    assert command("build", "x.rs", "--language", "rust")[0] == 2
+    assert command("build", "x.rb", "--language", "ruby")[0] == 2
 
 
 def test_arguments_that_nest_without_end_are_wrong_usage(command: Command, own_folder: Path) -> None:
