@@ -82,7 +82,10 @@ def test_alarms_that_raise_in_every_call_are_survived(backend: str, way: str, gu
     found = interrupted("storm", backend, way, guest)
     end = "trapped" if guest == "trap" else "ok"
     assert found["raised"] >= STORM[way]
-    assert {*found["ended"]} <= {"raised", end}
+    # A thread that ends what two alarms left may hold the only slot of wasmtime's pool on a busy machine: the next call
+    # is then told so, which counts against no tool.
+    assert {*found["ended"]} <= {"raised", end, "overloaded"}
+    assert found["ended"].get("overloaded", 0) < found["raised"] / 100
     assert found["afterwards"] == {end: 8}
     assert (found["running"], found["waiting"], found["entered"]) == (0, 0, 0)
 
