@@ -98,10 +98,14 @@ def _encoded(exact: ExactCopy, value: Any, frame: Mapping[str, Any] | None, key:
     except Refused as refused:
         raise refused.as_error() from None
     except UnicodeEncodeError:
-        raise NotPlain("$", "str", "text with a lone surrogate has no UTF-8") from None
+        raise _no_utf8() from None
     if len(data) > exact.max_bytes:
         raise TooLarge("bytes", exact.max_bytes, len(data))
     return data
+
+
+def _no_utf8() -> NotPlain:
+    return NotPlain("$", "str", "text with a lone surrogate has no UTF-8")
 
 
 def copied(
@@ -127,8 +131,14 @@ def copied(
 
 
 def encode_framed(frame: Mapping[str, Any], copy: Copied) -> bytes:
-    """What :func:`encode_within` makes of a frame that has a copy in it already, one that is ``in_order``."""
-    return cbor2.dumps(frame, canonical=copy.floats)
+    """What :func:`encode_within` makes of a frame that has a copy in it already, one that is ``in_order``.
+
+    Raises :class:`NotPlain` for text of the frame that has no UTF-8.
+    """
+    try:
+        return cbor2.dumps(frame, canonical=copy.floats)
+    except UnicodeEncodeError:
+        raise _no_utf8() from None
 
 
 def decode(data: bytes, *, max_bytes: int = _MIB, max_depth: int = 64, max_items: int = 100_000) -> Any:

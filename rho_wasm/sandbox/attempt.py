@@ -81,11 +81,11 @@ class Attempt:
         if linked.owner.way == "public" or linked.overruns >= _MAX_OVERRUNS or traced():
             return None
         limits = self._limits
-        self._data = encode_at_once(self._request, limits=limits, copied=self._copied)
-        if self._data is None:
-            return None
         result: HandlerResult | ToolError | None
         try:
+            self._data = encode_at_once(self._request, limits=limits, copied=self._copied)
+            if self._data is None:
+                return None
             self._answer = self._one_slice(self._data)
             result = None if self._answer is None else read_at_once(self._answer, limits=limits)
         except Exception as error:

@@ -36,12 +36,12 @@ def encode_at_once(request: Mapping[str, Any], *, limits: Limits, copied: plain.
         max_items = _ITEMS_AT_ONCE
     # All of a request but its arguments nearly always is text.
     exact = _TEXT.issuperset(map(type, (request["tool"], *request["context"].values())))
-    if copied is not None and copied.in_order and copied.depth < limits.depth and exact:
-        if copied.items > max_items - _FRAME_ITEMS or copied.chars > max_bytes:
-            return None
-        data = plain.encode_framed(request, copied)
-        return data if len(data) <= max_bytes else None
     try:
+        if copied is not None and copied.in_order and copied.depth < limits.depth and exact:
+            if copied.items > max_items - _FRAME_ITEMS or copied.chars > max_bytes:
+                return None
+            data = plain.encode_framed(request, copied)
+            return data if len(data) <= max_bytes else None
         if not exact:
             return plain.encode(request, max_bytes=max_bytes, max_depth=limits.depth, max_items=max_items)
         return plain.encode_within(

@@ -84,3 +84,11 @@ def test_what_is_wrong_or_large_is_left_to_the_other_way(arguments: dict[Any, An
 def test_an_id_that_is_no_text_is_not_sent(context: Mapping[str, Any]) -> None:
     request = envelope.request("t", {}, context=context)
     assert encode_at_once(request, limits=Limits()) is None
+
+
+@pytest.mark.parametrize("key", ["call_id", "session_id", "request_id"])
+@pytest.mark.parametrize("in_order", [None, False, True])
+def test_an_id_without_utf8_is_left_to_the_other_way(key: str, in_order: bool | None) -> None:
+    copied = None if in_order is None else plain.copied({"a": 1}, in_order=in_order)
+    request = envelope.request("t", {"a": 1} if copied is None else copied.value, context={key: "\ud800"})
+    assert encode_at_once(request, limits=Limits(), copied=copied) is None

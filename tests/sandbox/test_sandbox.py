@@ -12,6 +12,7 @@ import anyio.lowlevel
 import anyio.to_thread
 import pytest
 
+from rho_wasm import plain
 from rho_wasm.calls import CallClock, CallMeter
 from rho_wasm.errors import Closed, ModuleRejected, ToolError
 from rho_wasm.limits import HostLimits, Limits
@@ -33,6 +34,23 @@ async def spin(sandbox: Sandbox, module: GuestModule, meter: CallMeter | None = 
 async def until_running(sandbox: Sandbox, count: int) -> None:
     while sandbox.statistics().running < count:  # noqa: ASYNC110 - a snapshot has no event
         await anyio.sleep(0.001)
+
+
+async def test_an_odd_id_of_the_callers_is_nobodys_crash(sandbox: Sandbox) -> None:
+    module = await sandbox.load(answering({"ok": 1}))
+    copied = plain.copied({"a": 1}, in_order=True)
+
+    async def called_as(call_id: Any) -> HandlerResult:
+        context, meter = {"call_id": call_id}, CallMeter(CallClock(5_000))
+        return await sandbox.call(
+            module, tool="t", arguments=copied.value, context=context, limits=Limits(), meter=meter, copied=copied
+        )
+
+    for call_id in ("\x1b[31m", "", "x" * 1_000, 7, None):
+        assert await called_as(call_id) == Ok(1)
+    with pytest.raises(ToolError) as refused:
+        await called_as("\ud800")
+    assert refused.value.reason == "invalid_arguments"
 
 
 async def test_the_same_bytes_compile_once_however_many_load_them(shared_cache: NativeCache) -> None:
