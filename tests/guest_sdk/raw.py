@@ -1,4 +1,4 @@
-"""Calls a guest with a request of any bytes, which the sandbox never sends. Only what the ABI says, and no limits."""
+"""Calls a guest with a request of any bytes, which the sandbox never sends. Only what the ABI says, and no limit but of memory."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ import wasmtime
 from rho_wasm import plain
 
 __all__ = ["RawGuest"]
+
+_MEMORY_BYTES = 256 * 1024 * 1024
+"""More than any test needs but those in which it runs out."""
 
 
 class RawGuest:
@@ -31,6 +34,7 @@ class RawGuest:
     def send(self, request: bytes) -> Any:
         """The answer to these bytes. Raises ``wasmtime.Trap``."""
         store = wasmtime.Store(self._engine)
+        store.set_limits(memory_size=_MEMORY_BYTES)
         memory: list[wasmtime.Memory] = []
         i32 = wasmtime.ValType.i32()
 
