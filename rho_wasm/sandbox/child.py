@@ -44,8 +44,8 @@ class Confinement:
     one_session: bool = False
     """No process of it can leave its session, and so outlive it. Holds on Linux on x86-64 and aarch64."""
 
-    def as_json(self) -> str:
-        """What confine.py reads."""
+    def as_json(self, environment: Mapping[str, str] | None = None) -> str:
+        """What confine.py reads. ``environment`` is for the program that it then starts."""
         return json.dumps(
             {
                 "cpu_ms": None if self.cpu_seconds is None else max(1, round(self.cpu_seconds * 1000)),
@@ -54,12 +54,13 @@ class Confinement:
                 "read": self.read,
                 "write": self.write,
                 "one_session": self.one_session,
+                "environment": dict(environment or {}),
             }
         )
 
-    def wrap(self, argv: Sequence[str]) -> list[str]:
-        """``argv`` started through confine.py, for programs that cannot confine themselves."""
-        return [sys.executable, "-I", "-S", confine.__file__, self.as_json(), "--", *argv]
+    def wrap(self, argv: Sequence[str], environment: Mapping[str, str]) -> list[str]:
+        """``argv`` started through confine.py with exactly ``environment``: for what cannot confine itself."""
+        return [sys.executable, "-I", "-S", confine.__file__, self.as_json(environment), "--", *argv]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,13 +110,14 @@ async def run_child(
     Cancellation kills too, and waits until the child is gone.
     """
     ears = _Ears()
+    environment = dict(env) if env is not None else {"PATH": os.defpath, "LANG": "C.UTF-8"}
     process = await anyio.open_process(
-        list(argv) if confines_itself else confinement.wrap(argv),
+        list(argv) if confines_itself else confinement.wrap(argv, environment),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         cwd=cwd,
-        env=dict(env) if env is not None else {"PATH": os.defpath, "LANG": "C.UTF-8"},
+        env=environment,
         start_new_session=True,
     )
     assert process.stdin is not None

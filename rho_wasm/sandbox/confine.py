@@ -2,7 +2,9 @@
 
 Standard library only and importable without the package, because a child runs it as a script before anything else::
 
-    python -I confine.py '{"cpu_ms": 3000, "memory_bytes": 1073741824, "read": ["/usr"], "write": []}' -- PROGRAM ARG...
+    python -I confine.py '{"cpu_ms": 3000, "read": ["/usr"], "write": [], "environment": {}}' -- PROGRAM ARG...
+
+``environment`` is all that PROGRAM gets: Python itself adds to its own, and a compiler tells its source what it has.
 
 Where the kernel has no Landlock the limits still hold; :func:`landlock_version` says whether it has.
 """
@@ -162,8 +164,9 @@ def _main() -> None:
     limits, dashes, *argv = sys.argv[1:]
     if dashes != "--" or not argv:
         raise SystemExit("usage: confine.py LIMITS -- PROGRAM ARG...")
-    apply(json.loads(limits))
-    os.execvp(argv[0], argv)  # noqa: S606 - a program and its arguments, never a shell
+    given = json.loads(limits)
+    apply(given)
+    os.execvpe(argv[0], argv, given["environment"])  # noqa: S606 - a program and its arguments, never a shell
 
 
 if __name__ == "__main__":

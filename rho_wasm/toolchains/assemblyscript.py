@@ -30,7 +30,7 @@ from rho_wasm.sandbox.child import run_child
 from rho_wasm.sandbox.confine import landlock_version
 from rho_wasm.toolchains.binary import FUNCTION
 from rho_wasm.toolchains.binary_reader import read_module
-from rho_wasm.toolchains.confined import fresh_folder, require_confinement, run_confined
+from rho_wasm.toolchains.confined import fresh_folder, require_confinement, run_confined, without_folder
 from rho_wasm.toolchains.files import read_bounded
 from rho_wasm.toolchains.limits import BuildLimits
 from rho_wasm.toolchains.project import Project
@@ -189,7 +189,7 @@ def _prepare(folder: Path, project: Project) -> None:
 def _read_messages(folder: Path, limits: BuildLimits) -> tuple[Diagnostic, ...]:
     """What the compiler said, errors first. A hostile text may have written the file."""
     try:
-        told = json.loads(read_bounded(folder / _MESSAGES, _MESSAGES_BYTES))
+        told = json.loads(without_folder(read_bounded(folder / _MESSAGES, _MESSAGES_BYTES), folder))
     except (OSError, ValueError, RecursionError):
         return ()
     found = [_diagnostic(each) for each in told if isinstance(each, dict)] if isinstance(told, list) else []

@@ -1,7 +1,7 @@
 """Runs one native program of a toolchain: in a fresh folder, bounded, and with nothing of the host in its reach.
 
 The kernel (Landlock) lets it open the paths that its toolchain names and the fresh folder, whoever asks, and no TCP
-socket. Its environment is what the toolchain gives. Time, memory, the size of a file and of all files are bounded.
+socket. Its environment is exactly what the toolchain gives, and where the folder lies is in nothing that it says. Time, memory, the size of a file and of all files are bounded.
 
 A compiler is nevertheless a large native program in which a crafted source may find a hole, so native compilers are
 for authors whom the host trusts with that much.
@@ -24,7 +24,7 @@ from rho_wasm.sandbox.child import ChildOutcome, Confinement, run_child
 from rho_wasm.sandbox.confine import landlock_version
 from rho_wasm.toolchains.limits import BuildLimits
 
-__all__ = ["fresh_folder", "require_confinement", "run_confined"]
+__all__ = ["fresh_folder", "require_confinement", "run_confined", "without_folder"]
 
 _LOOK_S = 0.1
 """How often the folder of a build is measured while it runs."""
@@ -108,7 +108,7 @@ async def run_confined(
     toolchain writes larger ones than a module is; None is ``BuildLimits.file_bytes``. An ``outcome`` whose reason is
     ``output`` wrote more in all than ``BuildLimits.folder_bytes`` or ``folder_files``, or more on standard output than
     ``message_bytes``. No number of processes is bounded, because the kernel counts all of a user's together; none can
-    leave the program's session, so all of them end with it.
+    leave the program's session, so all of them end with it. What it says is :func:`without_folder`.
 
     Raises :class:`BuildError` (``confinement_missing``), and OSError if it cannot be started.
     """
@@ -152,9 +152,18 @@ async def run_confined(
         raise not_started
     if outcome is None or filled:
         return ChildOutcome(returncode=-9, signal=9, stdout=b"", stderr=b"", reason="output")
+    outcome = replace(
+        outcome, stdout=without_folder(outcome.stdout, folder), stderr=without_folder(outcome.stderr, folder)
+    )
     if await anyio.to_thread.run_sync(_is_over, folder, limits):
         return replace(outcome, reason="output")
     return outcome
+
+
+def without_folder(said: bytes, folder: Path) -> bytes:
+    """What a program said, with the files of ``folder`` told as from within it. No author is to know where it lies."""
+    path = os.fsencode(folder)
+    return said.replace(path + b"/", b"").replace(path, b".")
 
 
 def _is_over(folder: Path, limits: BuildLimits) -> bool:

@@ -5,7 +5,7 @@ configuration file that could run a program or bring a flag. Round it stand thes
 
 - The kernel (Landlock) lets it open itself, its libraries, the target's standard library, ``rho`` and the fresh folder.
   ``include_str!``, ``include_bytes!`` and ``#[path]`` find nothing else, links and ``..`` included.
-- Its environment is empty, so ``env!`` and ``option_env!`` tell nothing. It is a stable compiler and stays one:
+- Its environment is three words of ours, so ``env!`` and ``option_env!`` tell nothing. It is a stable compiler and stays one:
   ``RUSTC_BOOTSTRAP`` is not set, ``#![feature]``, ``asm!`` for this target and plug-ins are errors.
 - The crate type, the linker and its arguments are ours; the source has no say in them but ``#[link]``, which finds
   libraries where the kernel lets it look: nowhere.
@@ -73,6 +73,8 @@ _GUEST = (
     "-o",
     _MODULE,
 )
+# What is in it the source can ask for, so it is the same wherever a project is built.
+_ENVIRONMENT = {"PATH": "", "LANG": "C", "TMPDIR": _TEMPORARY}
 
 
 async def compile_rust(project: Project, *, limits: BuildLimits, trusted: bool = False) -> Built:
@@ -127,8 +129,7 @@ class _Build:
             return None
 
     async def run(self, folder: Path, arguments: Sequence[str]) -> tuple[Diagnostic, ...]:
-        temporary = folder / _TEMPORARY
-        await anyio.Path(temporary).mkdir()
+        await anyio.Path(folder / _TEMPORARY).mkdir()
         outcome = await run_confined(
             [
                 str(self.compiler.program),
@@ -143,7 +144,7 @@ class _Build:
             read=self.compiler.read,
             # The linker is given it as its standard input.
             write=(os.devnull,),
-            environment={"PATH": "", "LANG": "C", "TMPDIR": str(temporary)},
+            environment=_ENVIRONMENT,
             limits=self.limits,
             trusted=self.trusted,
         )

@@ -96,6 +96,10 @@ async def test_the_environment_is_clean(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("SECRET_TOKEN", "x")
     outcome = await python("import os; print(sorted(os.environ))")
     assert b"SECRET" not in outcome.stdout
+    # Python tells the programs that it starts in a bare environment which locale it took.
+    given = {"ONLY": "this", "LANG": "C"}
+    outcome = await run_child(["/usr/bin/env"], wall_seconds=20, max_output_bytes=999, env=given)
+    assert sorted(outcome.stdout.splitlines()) == [b"LANG=C", b"ONLY=this"]
 
 
 async def test_a_program_that_is_not_there_is_an_os_error() -> None:
@@ -142,7 +146,7 @@ async def test_no_file_grows_where_none_may(tmp_path: Path) -> None:
 async def test_a_limit_that_is_lower_already_stays() -> None:
     wide = Confinement(memory_bytes=1 << 40, cpu_seconds=1_000)
     outcome = await run_child(
-        ["/bin/sh", "-c", 'ulimit -v 2000000; exec "$@"', "sh", *wide.wrap(["/bin/sh", "-c", "ulimit -v"])],
+        ["/bin/sh", "-c", 'ulimit -v 2000000; exec "$@"', "sh", *wide.wrap(["/bin/sh", "-c", "ulimit -v"], {})],
         confines_itself=True,
         wall_seconds=20,
         max_output_bytes=99,

@@ -168,6 +168,33 @@ async def test_a_source_brings_no_program_no_library_and_no_flag(
     assert why in str(await refused(source))
 
 
+VARIABLES = (
+    *("HOME", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "LOGNAME", "OLDPWD", "PATH", "PWD", "PYTHONPATH"),
+    *("RUSTUP_HOME", "SECRET_TOKEN", "SHELL", "SHLVL", "TEMP", "TERM", "TMP", "TMPDIR", "USER", "XDG_CACHE_HOME", "_"),
+)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("rust")
+async def test_what_a_source_asks_of_the_environment_tells_nothing_of_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET_TOKEN", "x")
+    asked = ", ".join(f'option_env!("{name}")' for name in VARIABLES)
+    text = f"rho::tool! {{\n/// Of a test.\nfn seen() -> Vec<Option<&'static str>> {{ vec![{asked}] }}\n}}\n"
+    alone = text.replace("seen", "nothing").removesuffix("\n") + "\nrho::tools![nothing];\n"
+    source = Project(main="main.rs", files=MappingProxyType({"main.rs": alone}), name="main.rs")
+    first, second = [(await compile_rust(source, limits=BuildLimits())).wasm for _ in range(2)]
+    assert first == second
+    assert b"rho-build-" not in first
+    told = dict(zip(VARIABLES, RawGuest(first).call("nothing", {})["ok"], strict=True))
+    assert {name: value for name, value in told.items() if value is not None} == {
+        "PATH": "",
+        "LANG": "C",
+        "TMPDIR": "tmp",
+    }
+    error = await refused('compile_error!(concat!("x", env!("TMPDIR")));')
+    assert [each.message for each in error.diagnostics] == ["xtmp"]
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("rust")
 @pytest.mark.parametrize(
