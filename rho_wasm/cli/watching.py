@@ -14,7 +14,7 @@ from typing import TypeAlias
 import anyio
 import anyio.to_thread
 
-from rho_wasm.toolchains.project import NOT_FOLDERS
+from rho_wasm.toolchains.project import _NOT_FOLDERS as NOT_FOLDERS
 
 __all__ = ["changes"]
 

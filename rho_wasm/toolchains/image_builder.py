@@ -83,11 +83,13 @@ class ImageBuilder:
         *,
         language: str,
         manifest: Manifest | Mapping[str, Any] | None = None,
+        file: str | None = None,
         standalone: bool = False,
     ) -> Artifact:
         """The artifact of ``source``. The same source, file name and engine give the same bytes.
 
-        ``standalone`` joins the image and its engine into one module, which any host of the ABI can run.
+        ``file`` is what the author calls a source that is given as its text; a path has a name. ``standalone`` joins
+        the image and its engine into one module, which any host of the ABI can run.
 
         The tools are declared in the source. A ``manifest`` that is given beside it must say the same, and may say in
         ``extensions`` what the file was called. Raises as :func:`rho_wasm.toolchains.build` does.
@@ -96,7 +98,7 @@ class ImageBuilder:
             raise Closed("the image builder")
         spec = self._spec(language)
         expected = self._expected(manifest)
-        file = _file_name(source, expected) or _default_name(language)
+        file = _file_name(source, file, expected) or _default_name(language)
         text = await read_source(source, name=language, file=file, limits=self._limits)
         prepared = Prepared(text, file) if spec.prepare is None else await spec.prepare(text, file, language)
         engine = await self._engine(spec)
@@ -152,10 +154,12 @@ def _default_name(language: str) -> str:
     return f"tool{INTERPRETED[language]}"
 
 
-def _file_name(source: Source, expected: Manifest | None) -> str | None:
+def _file_name(source: Source, given: str | None, expected: Manifest | None) -> str | None:
     """What the author calls the file: one line without a folder. None where that is not known."""
     if isinstance(source, os.PathLike):
         name: Any = Path(source).name
+    elif given is not None:
+        name = given
     else:
         name = (expected.extensions or {}).get(_FILE_KEY) if expected is not None else None
     if type(name) is str and 0 < len(name) <= _FILE_CHARS and name.isprintable() and unsafe_characters(name) is None:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import anyio
@@ -29,12 +29,12 @@ from rho_wasm.toolchains.cpp import compile_cpp
 from rho_wasm.toolchains.declared import declared_manifest, without_declaration
 from rho_wasm.toolchains.engines.shelf import EngineShelf
 from rho_wasm.toolchains.engines.spec import Progress, engine_for
-from rho_wasm.toolchains.files import read_bounded
+from rho_wasm.toolchains.files import read_bounded, read_inside
 from rho_wasm.toolchains.go import compile_go, find_go
 from rho_wasm.toolchains.image_builder import INTERPRETED, ImageBuilder
 from rho_wasm.toolchains.limits import BuildLimits
 from rho_wasm.toolchains.module_edits import stub_imports
-from rho_wasm.toolchains.project import Project, folder_name, main_files, read_folder
+from rho_wasm.toolchains.project import Project, folder_name, main_files, read_folder, read_main
 from rho_wasm.toolchains.rust import compile_rust
 from rho_wasm.toolchains.rust_compiler import find_rust
 from rho_wasm.toolchains.snapshot import initialised
@@ -158,12 +158,13 @@ async def build(
     """
     path = Path(source) if isinstance(source, os.PathLike) else None
     name = _choose(path, language) if language is not None or path is None else await language_of(path, limits=limits)
-    if path is not None and await anyio.Path(path).is_dir() and name in INTERPRETED:
-        # A tool of an interpreter is one file: what lies beside it is not built.
-        path = source = path / await _main_of(path, name, limits=limits or BuildLimits())
     if name in INTERPRETED:
+        file: str | None = None
+        if path is not None and await anyio.Path(path).is_dir():
+            # A tool of an interpreter is one file: what lies beside it is not built.
+            file, source = await _main_of(path, name, limits=limits or BuildLimits())
         async with ImageBuilder(shelf=engines, limits=limits, host_limits=host_limits, progress=progress) as builder:
-            return await builder.build(source, language=name, manifest=manifest, standalone=standalone)
+            return await builder.build(source, language=name, manifest=manifest, file=file, standalone=standalone)
     if name != "c":
         no_choice(name, compiler)
     if standalone:
@@ -276,11 +277,12 @@ async def language_of(path: Path, *, limits: BuildLimits | None = None) -> str:
     raise _unknown(what, folder_name(path))
 
 
-async def _main_of(folder: Path, language: str, *, limits: BuildLimits) -> str:
-    found = await main_files(folder, {language: languages()[language]}, limits=limits)
-    if language not in found:
+async def _main_of(folder: Path, language: str, *, limits: BuildLimits) -> tuple[str, bytes]:
+    """What the main file is called, without its folder, and what it holds."""
+    found = await read_main(folder, language=language, suffix=languages()[language], limits=limits)
+    if found is None:
         raise _unknown(f"it has no main file in {language}", folder_name(folder))
-    return found[language]
+    return PurePosixPath(found[0]).name, found[1]
 
 
 def _choose(path: Path | None, language: str | None) -> str:
@@ -315,8 +317,7 @@ async def _read_manifest(
 ) -> Manifest | None:
     """What the author gives beside the source. None where there is nothing."""
     if manifest is None and path is not None:
-        main = path / project.main if await anyio.Path(path).is_dir() else path
-        text = await _read_beside(main.with_name(f"{main.stem}.manifest.json"), name=name, limits=limits)
+        text = await _read_beside(path, project, name=name, limits=limits)
         manifest = Manifest.from_json(text, limits=limits) if text is not None else None
     if manifest is None:
         return None
@@ -325,15 +326,27 @@ async def _read_manifest(
     return manifest if manifest.language is not None else manifest.model_copy(update={"language": name})
 
 
-async def _read_beside(path: Path, *, name: str, limits: HostLimits) -> str | None:
+async def _read_beside(path: Path, project: Project, *, name: str, limits: HostLimits) -> str | None:
+    is_folder = await anyio.Path(path).is_dir()
+    main = PurePosixPath(project.main if is_folder else path.name)
+    beside = main.with_name(f"{main.stem}.manifest.json")
     # White space and escapes make JSON longer than the manifest that it becomes, but not without bound.
     bound = 16 * limits.manifest_bytes
     try:
-        return (await anyio.to_thread.run_sync(read_bounded, path, bound)).decode()
+        if is_folder:
+            data = await anyio.to_thread.run_sync(read_inside, path, str(beside), bound)
+        else:
+            data = await anyio.to_thread.run_sync(read_bounded, path.with_name(beside.name), bound)
+        return data.decode()
     except FileNotFoundError:
         return None
-    except (OSError, UnicodeDecodeError):
-        raise _undeclared(name, path.name, "cannot be read as UTF-8 text") from None
+    except UnicodeDecodeError:
+        raise _undeclared(name, beside.name, "cannot be read as UTF-8 text") from None
+    except OSError as error:
+        why = f"the manifest cannot be read: {error.strerror or error}"
+        raise BuildError(
+            name, [Diagnostic(why, file=inert(str(beside), limit=128))], reason="source_unreadable"
+        ) from None
 
 
 def _undeclared(language: str, file: str | None, why: str = "is missing") -> BuildError:

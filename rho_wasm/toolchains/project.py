@@ -3,6 +3,9 @@
 A toolchain is given texts and their names, never a folder of the host: what is not in the :class:`Project` it cannot
 reach. So links are refused, not followed, whenever they are made, a name has no way out of the folder that the texts
 are written to, and none can be taken for an option or a response file by a compiler that is given it.
+
+Passed over, wherever they lie, are what tools make (folders called ``target``, ``node_modules``, ``zig-cache``,
+``zig-out`` or ``__pycache__``) and all that is hidden (whose name begins with a dot): what lies there is not built.
 """
 
 from __future__ import annotations
@@ -19,22 +22,21 @@ from types import MappingProxyType
 import anyio.to_thread
 
 from rho_wasm.errors import BuildError, Diagnostic
-from rho_wasm.toolchains.files import TooLong, read_bounded
+from rho_wasm.toolchains.files import FOLDER, TooLong, read_bounded, read_inside
 from rho_wasm.toolchains.limits import BuildLimits
 from rho_wasm.toolchains.source_text import text_of
 from rho_wasm.untrusted import inert
 
-__all__ = ["NOT_FOLDERS", "Project", "folder_name", "main_files", "read_folder"]
+__all__ = ["ENTRIES", "Project", "folder_name", "main_files", "read_folder", "read_main", "walk"]
 
 _NAME_CHARS = 128
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,127}")
 _NOT_SOURCES = (".wasm", ".manifest.json", ".pyc", ".o", ".a")
-NOT_FOLDERS = ("__pycache__", "node_modules", "target", "zig-out")
+_NOT_FOLDERS = ("__pycache__", "node_modules", "target", "zig-cache", "zig-out")
 """What builds and package managers make."""
 _DEPTH = 8
-_ENTRIES = 10_000
+ENTRIES = 10_000
 """Files and folders that are looked at, sources or not."""
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +82,7 @@ class Project:
 async def read_folder(folder: Path, *, language: str, suffixes: tuple[str, ...], limits: BuildLimits) -> Project:
     """All sources under ``folder``: what has one of ``suffixes`` (the first is the language's own), or is named so.
 
-    Hidden files and folders, and what a build leaves, are passed over. The main file is ``FOLDER.suffix``,
+    Hidden files and folders, and the folders that tools make, are passed over. The main file is ``FOLDER.suffix``,
     ``main.suffix``, ``src/lib.suffix``, ``src/main.suffix``, or the only one that is there.
 
     Raises :class:`BuildError`: ``source_unreadable`` (a link, a name that a compiler could misread, no main file, no
@@ -96,6 +98,14 @@ async def main_files(folder: Path, suffixes: Mapping[str, str], *, limits: Build
     :func:`read_folder` does.
     """
     return await anyio.to_thread.run_sync(_main_files, folder, suffixes, limits)
+
+
+async def read_main(folder: Path, *, language: str, suffix: str, limits: BuildLimits) -> tuple[str, bytes] | None:
+    """The main file of ``folder`` alone, for languages whose tools are one file: its relative name, and what it holds.
+
+    None where there is none. Raises as :func:`read_folder` does.
+    """
+    return await anyio.to_thread.run_sync(_read_main, folder, language, suffix, limits)
 
 
 def folder_name(folder: Path) -> str:
@@ -128,6 +138,18 @@ def _read_folder(folder: Path, language: str, suffixes: tuple[str, ...], limits:
     return Project(main=main, files=MappingProxyType(files), name=main)
 
 
+def _read_main(folder: Path, language: str, suffix: str, limits: BuildLimits) -> tuple[str, bytes] | None:
+    main = _main_files(folder, {language: suffix}, limits).get(language)
+    if main is None:
+        return None
+    try:
+        return main, read_inside(folder, main, limits.source_bytes)
+    except TooLong:
+        raise _refused(language, main, f"is longer than {limits.source_bytes} bytes", "source_too_large") from None
+    except OSError as error:
+        raise _refused(language, main, f"cannot be read: {error.strerror or error}") from None
+
+
 def _main_files(folder: Path, suffixes: Mapping[str, str], limits: BuildLimits) -> dict[str, str]:
     found: dict[str, list[str]] = {}
     longest_first = sorted(suffixes.items(), key=lambda item: -len(item[1]))
@@ -143,12 +165,12 @@ def _main_files(folder: Path, suffixes: Mapping[str, str], limits: BuildLimits) 
 def _names(folder: Path, language: str, suffixes: tuple[str, ...], limits: BuildLimits) -> Iterator[tuple[str, int]]:
     """The sources under ``folder`` in order, each with a descriptor of the folder that it lies in."""
     try:
-        descriptor = os.open(folder, _FOLDER)
+        descriptor = os.open(folder, FOLDER)
     except OSError as error:
         raise _refused(language, folder_name(folder), f"cannot be read: {error.strerror or error}") from None
     seen = sources = 0
     try:
-        for name, parent, is_folder in _walk(descriptor, "", language):
+        for name, parent, is_folder in walk(descriptor, language=language):
             seen += 1
             if not is_folder and name.endswith(suffixes) and not name.endswith(_NOT_SOURCES):
                 sources += 1
@@ -160,8 +182,8 @@ def _names(folder: Path, language: str, suffixes: tuple[str, ...], limits: Build
             if sources > limits.source_files:
                 why = f"the folder has more than {limits.source_files} sources"
                 raise _refused(language, name, why, "source_too_large")
-            if seen > _ENTRIES:
-                why = f"the folder has more than {_ENTRIES} files: name one that holds a tool and little else"
+            if seen > ENTRIES:
+                why = f"the folder has more than {ENTRIES} files: name one that holds a tool and little else"
                 raise _refused(language, name, why, "source_too_large")
     except OSError as error:
         raise _refused(language, folder_name(folder), f"cannot be read: {error.strerror or error}") from None
@@ -169,22 +191,32 @@ def _names(folder: Path, language: str, suffixes: tuple[str, ...], limits: Build
         os.close(descriptor)
 
 
-def _walk(descriptor: int, prefix: str, language: str) -> Iterator[tuple[str, int, bool]]:
-    """Everything under ``descriptor``, and whether it is a folder. A link is none, whenever it was put there."""
+def walk(
+    descriptor: int, *, language: str, apart_from: frozenset[tuple[int, int]] = frozenset(), prefix: str = ""
+) -> Iterator[tuple[str, int, bool]]:
+    """Everything under the folder of ``descriptor`` in order: its relative name, a descriptor of the folder that it
+    lies in, and whether it is a folder. A link is none, whenever it was put there.
+
+    Not gone into are the folders of ``apart_from``, each a device and an inode. Raises OSError, and :class:`BuildError`
+    for folders that lie too deep.
+    """
     with os.scandir(descriptor) as entries:
-        looked_at = islice(entries, _ENTRIES + 1)
+        looked_at = islice(entries, ENTRIES + 1)
         listed = sorted((entry.name, entry.is_dir(follow_symlinks=False)) for entry in looked_at)
     for name, is_folder in listed:
-        if name.startswith(".") or (is_folder and name in NOT_FOLDERS):
+        if name.startswith(".") or (is_folder and name in _NOT_FOLDERS):
             continue
         yield prefix + name, descriptor, is_folder
         if not is_folder:
             continue
-        if prefix.count("/") >= _DEPTH:
-            raise _refused(language, prefix + name, f"lies more than {_DEPTH} folders deep")
-        inner = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=descriptor)
+        inner = os.open(name, FOLDER | os.O_NOFOLLOW, dir_fd=descriptor)
         try:
-            yield from _walk(inner, f"{prefix}{name}/", language)
+            status = os.fstat(inner)
+            if (status.st_dev, status.st_ino) in apart_from:
+                continue
+            if prefix.count("/") >= _DEPTH:
+                raise _refused(language, prefix + name, f"lies more than {_DEPTH} folders deep")
+            yield from walk(inner, language=language, apart_from=apart_from, prefix=f"{prefix}{name}/")
         finally:
             os.close(inner)
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +14,7 @@ import pytest
 
 from rho_wasm.errors import BuildError
 from rho_wasm.toolchains import BuildLimits, build
-from rho_wasm.toolchains.project import Project, main_files, read_folder
+from rho_wasm.toolchains.project import Project, main_files, read_folder, read_main
 from tests.toolchains.conftest import MINIMAL_WAT
 
 pytestmark = pytest.mark.anyio
@@ -44,6 +48,7 @@ async def _refused(folder: Path, *others: str, limits: BuildLimits | None = None
 async def test_the_sources_of_a_folder_are_read_and_nothing_else(tmp_path: Path) -> None:
     _write(tmp_path, "main.zig", "deep/er/part.zig", "go.mod", "README.md", "main.wasm", "main.manifest.json")
     _write(tmp_path, ".hidden.zig", ".git/x.zig", "zig-out/x.zig", "node_modules/a/x.zig", "target/x.zig")
+    _write(tmp_path, "zig-cache/x.zig", "deep/zig-cache/x.zig", "deep/.x/x.zig", "__pycache__/x.zig")
     project = await _read(tmp_path, "go.mod")
     assert sorted(project.files) == ["deep/er/part.zig", "go.mod", "main.zig"]
     assert (project.main, project.name) == ("main.zig", "main.zig")
@@ -193,3 +198,67 @@ async def test_a_folder_of_no_clear_language_is_refused(tmp_path: Path, names: t
         await build(_write(tmp_path / "tool", *names))
     assert refused.value.reason == "language_unknown"
     assert said in str(refused.value)
+
+
+async def test_the_main_file_of_an_interpreted_language_is_read_alone(tmp_path: Path) -> None:
+    folder = _write(tmp_path / "tool", "src/main.py", "other.py", text="x = 1")
+    assert await _main(folder) == ("src/main.py", b"x = 1")
+    assert await _main(_write(tmp_path / "none", "a.py", "b.py")) is None
+    with pytest.raises(BuildError) as refused:
+        await _main(folder, BuildLimits(source_bytes=4))
+    assert refused.value.reason == "source_too_large"
+
+
+async def _main(folder: Path, limits: BuildLimits | None = None) -> tuple[str, bytes] | None:
+    return await read_main(folder, language="python", suffix=".py", limits=limits or BuildLimits())
+
+
+@contextmanager
+def _swapped_for_a_link(folder: Path, target: Path) -> Iterator[None]:
+    """``folder`` is by turns itself and a link to ``target``, as fast as that goes."""
+    over = threading.Event()
+
+    def swap() -> None:
+        while not over.is_set():
+            folder.rename(folder.with_name(".away"))
+            folder.symlink_to(target)
+            folder.unlink()
+            folder.with_name(".away").rename(folder)
+
+    thread = threading.Thread(target=swap)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+async def test_a_folder_that_becomes_a_link_while_it_is_read_leads_nowhere(tmp_path: Path) -> None:
+    _write(tmp_path / "secret", "main.py", "main.zig", text="secret")
+    folder = _write(tmp_path / "tool", "src/main.py", "src/main.zig", text="own")
+    read: set[str | bytes] = set()
+    reasons = set()
+    with _swapped_for_a_link(folder / "src", tmp_path / "secret"):
+        for _ in range(150):
+            try:
+                read.add((await _main(folder) or ("", b"own"))[1])
+                read.update((await _read(folder)).files.values())
+            except BuildError as refused:
+                reasons.add(refused.reason)
+    assert read <= {"own", b"own"}
+    assert reasons <= {"source_unreadable"}
+
+
+async def test_the_manifest_beside_the_main_file_lies_in_the_folder_too(
+    tmp_path: Path, manifest: dict[str, Any]
+) -> None:
+    folder = _write(tmp_path / "tool", "src/main.wat", text=MINIMAL_WAT)
+    (folder / "src" / "main.manifest.json").write_text(json.dumps(manifest))
+    assert (await build(folder)).tools == ("nothing",)
+    (folder / "src" / "main.manifest.json").rename(tmp_path / "outside.json")
+    (folder / "src" / "main.manifest.json").symlink_to(tmp_path / "outside.json")
+    with pytest.raises(BuildError) as refused:
+        await build(folder)
+    assert refused.value.reason == "source_unreadable"
+    assert refused.value.diagnostics[0].file == "src/main.manifest.json"
