@@ -8,6 +8,7 @@ and of any absolute path, only the last name.
 from __future__ import annotations
 
 import json
+import posixpath
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 from rho_wasm.errors import Diagnostic
 from rho_wasm.untrusted import inert
 
-__all__ = ["from_rustc", "from_zig"]
+__all__ = ["from_rustc", "from_zig", "not_of_project"]
 
 _MESSAGE_CHARS = 500
 _NAME_CHARS = 128
@@ -39,6 +40,7 @@ _LEVELS = {
 _RANK = {"error": 0, "warning": 1, "note": 2}
 # Whether a file of the host is not there or may not be read is not told.
 _UNREADABLE = re.compile(r"couldn't read (?P<file>.*): .* \(os error \d+\)", re.DOTALL)
+_NO_TEXT = "it is no text of this project"
 _NOT_LINKED = "linking with "
 _LINKER = re.compile(
     r"^ *(?:rust-lld|wasm-ld|lld)(?:-\d+)?: error: (?:[^:\n]{1,4096}\.o: )?(?P<message>.*)$", re.MULTILINE
@@ -99,6 +101,22 @@ def from_rustc(text: str, *, folder: str, limit: int) -> tuple[Diagnostic, ...]:
     return _first(found, limit)
 
 
+def not_of_project(listed: str, *, folder: str, limit: int) -> tuple[Diagnostic, ...]:
+    """The files in ``rustc --emit=dep-info`` that are not in ``folder``, each as one that could not be read.
+
+    Those are the words for one that is not there, so that nobody learns which files the host has.
+    """
+    found: list[Diagnostic] = []
+    for line in listed.split("\n"):
+        # The first lines are the outputs with all that they rest on; then each file that was read has a line.
+        name = line.removesuffix(":").replace("\\ ", " ")
+        if not line.endswith(":") or line.startswith("#"):
+            continue
+        if not posixpath.normpath(name).startswith(f"{folder}/"):
+            found.append(Diagnostic(_cleaned(f"couldn't read `{name}`: {_NO_TEXT}")))
+    return _first(found, limit)
+
+
 def _written(span: Mapping[str, Any], folder: str) -> Mapping[str, Any]:
     """The place in the author's own text that a place inside a macro comes from."""
     here = span
@@ -142,7 +160,7 @@ def _told(path: str, folder: str) -> str:
 
 def _cleaned(message: str) -> str:
     if (unreadable := _UNREADABLE.match(message)) is not None:
-        message = f"couldn't read {unreadable['file']}: it is no text of this project"
+        message = f"couldn't read {unreadable['file']}: {_NO_TEXT}"
     return inert(_FOLDERS.sub("", message), limit=_MESSAGE_CHARS)
 
 

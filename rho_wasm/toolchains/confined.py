@@ -1,7 +1,8 @@
 """Runs one native program of a toolchain: in a fresh folder, bounded, and with nothing of the host in its reach.
 
 The kernel (Landlock) lets it open the paths that its toolchain names and the fresh folder, whoever asks, and no TCP
-socket. Its environment is exactly what the toolchain gives, and where the folder lies is in nothing that it says. Time, memory, the size of a file and of all files are bounded.
+socket. Its environment is exactly what the toolchain gives, and where the folder lies is in nothing that it says. Time,
+memory, the size of a file and of all files are bounded.
 
 A compiler is nevertheless a large native program in which a crafted source may find a hole, so native compilers are
 for authors whom the host trusts with that much.

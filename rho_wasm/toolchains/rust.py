@@ -3,10 +3,13 @@
 ``rustc`` is started by itself, never ``cargo``: there is no build script, no procedural macro, no dependency and no
 configuration file that could run a program or bring a flag. Round it stand these walls:
 
-- The kernel (Landlock) lets it open itself, its libraries, the target's standard library, ``rho`` and the fresh folder.
-  ``include_str!``, ``include_bytes!`` and ``#[path]`` find nothing else, links and ``..`` included.
-- Its environment is three words of ours, so ``env!`` and ``option_env!`` tell nothing. It is a stable compiler and stays one:
-  ``RUSTC_BOOTSTRAP`` is not set, ``#![feature]``, ``asm!`` for this target and plug-ins are errors.
+- The kernel (Landlock) lets it open itself, the shared libraries that it starts with, the target's standard library,
+  ``rho`` and the fresh folder. ``include_str!``, ``include_bytes!`` and ``#[path]`` find nothing else, links and ``..``
+  included.
+- It lists every text that it took in, by whatever name a macro made. Where one is not of the project (a shared library
+  of the host, say, which tells its version) there is no module, and nothing else that it said is told.
+- Its environment is three words of ours, so ``env!`` and ``option_env!`` tell nothing. It is a stable compiler and
+  stays one: ``RUSTC_BOOTSTRAP`` is not set, ``#![feature]``, ``asm!`` for this target and plug-ins are errors.
 - The crate type, the linker and its arguments are ours; the source has no say in them but ``#[link]``, which finds
   libraries where the kernel lets it look: nowhere.
 - One thing is kept from build to build: ``rho``, compiled of our own text alone.
@@ -28,12 +31,12 @@ from pathlib import Path
 import anyio.to_thread
 
 from rho_wasm import resources
-from rho_wasm.errors import Diagnostic
+from rho_wasm.errors import BuildError, Diagnostic
 from rho_wasm.own_files import NotOwn, open_own, write_own
 from rho_wasm.sandbox.confine import landlock_version
-from rho_wasm.toolchains.compiler_messages import from_rustc
+from rho_wasm.toolchains.compiler_messages import from_rustc, not_of_project
 from rho_wasm.toolchains.confined import fresh_folder, require_confinement, run_confined
-from rho_wasm.toolchains.files import read_bounded
+from rho_wasm.toolchains.files import TooLong, read_bounded
 from rho_wasm.toolchains.kept import kept_folder
 from rho_wasm.toolchains.limits import BuildLimits
 from rho_wasm.toolchains.project import Project
@@ -44,7 +47,7 @@ __all__ = ["compile_rust"]
 
 _LANGUAGE = "rust"
 _SOURCE, _SDK, _TEMPORARY = "source", "sdk", "tmp"
-_CRATE, _MODULE = "librho.rlib", "main.wasm"
+_CRATE, _MODULE, _TAKEN_IN = "librho.rlib", "main.wasm", "taken-in.d"
 
 _COMPILE = (
     "--edition=2021",
@@ -70,8 +73,7 @@ _GUEST = (
     "-Clink-arg=--stack-first",
     "-Clink-arg=-zstack-size=131072",
     "-Clink-arg=--threads=1",
-    "-o",
-    _MODULE,
+    f"--emit=link={_MODULE},dep-info={_TAKEN_IN}",
 )
 # What is in it the source can ask for, so it is the same wherever a project is built.
 _ENVIRONMENT = {"PATH": "", "LANG": "C", "TMPDIR": _TEMPORARY}
@@ -90,7 +92,7 @@ async def compile_rust(project: Project, *, limits: BuildLimits, trusted: bool =
         await anyio.to_thread.run_sync(_prepare, folder, project, crate)
         linker = f"-Clinker={compiler.linker}"
         warnings = await build.run(folder, [*_GUEST, linker, f"{_SOURCE}/{project.main}"])
-        wasm = await anyio.to_thread.run_sync(read_bounded, folder / _MODULE, limits.file_bytes)
+        wasm = await anyio.to_thread.run_sync(_module, folder, limits)
     return Built(wasm=wasm, toolchain=compiler.version, log="\n".join(str(each) for each in warnings))
 
 
@@ -148,6 +150,8 @@ class _Build:
             limits=self.limits,
             trusted=self.trusted,
         )
+        if outside := await anyio.to_thread.run_sync(_outside, folder, self.limits):
+            raise BuildError(_LANGUAGE, outside)
         text = outcome.stderr.decode("utf-8", "replace")
         diagnostics = from_rustc(text, folder=_SOURCE, limit=self.limits.diagnostics)
         if not outcome.ok:
@@ -170,3 +174,20 @@ def _prepare(folder: Path, project: Project, crate: bytes) -> None:
     (folder / _SOURCE).mkdir()
     project.write_to(folder / _SOURCE)
     (folder / _CRATE).write_bytes(crate)
+
+
+def _outside(folder: Path, limits: BuildLimits) -> tuple[Diagnostic, ...]:
+    """What the compiler took in that is not of the project. It lists that before it evaluates anything of it."""
+    try:
+        listed = read_bounded(folder / _TAKEN_IN, limits.message_bytes)
+    except FileNotFoundError:
+        return ()
+    except TooLong:
+        return (Diagnostic(f"the names of all files that are included have more than {limits.message_bytes} bytes"),)
+    return not_of_project(listed.decode("utf-8", "replace"), folder=_SOURCE, limit=limits.diagnostics)
+
+
+def _module(folder: Path, limits: BuildLimits) -> bytes:
+    if not (folder / _TAKEN_IN).is_file():
+        raise BuildError(_LANGUAGE, [Diagnostic("the compiler did not list what it took in")], reason="build_crashed")
+    return read_bounded(folder / _MODULE, limits.file_bytes)

@@ -53,7 +53,8 @@ def find_rust(environment: Mapping[str, str] | None = None) -> RustCompiler:
             seen.append(f"{version} without a linker (rust-lld or wasm-ld)")
         else:
             # The kernel's rules know real paths only.
-            named = (program.resolve(), linker.resolve(), sysroot / "lib" / "rustlib", _LOADER_CACHE)
+            target = sysroot / "lib" / "rustlib" / _TARGET
+            named = (program.resolve(), linker.resolve(), target.resolve(), _LOADER_CACHE)
             read = [*(str(each) for each in named), *_libraries(program), *_libraries(linker)]
             return RustCompiler(program.resolve(), linker, sysroot, version, tuple(dict.fromkeys(read)))
     found = f"; here is {inert(', '.join(seen), limit=300)}" if seen else ""
