@@ -28,7 +28,8 @@ def conform_file(
 ) -> int:
     """Say, clause by clause, whether a module keeps the guest ABI: by looking, and by calling it in a sandbox.
 
-    Exit code 0: it does; 3: it does not; 2: it could not be called, since the engine that it needs is not installed.
+    Exit code 0: it does; 3: it does not; 2: it could not be called, since the engine that it needs is not installed,
+    or since no arguments could be made of its schemas.
     """
     output = Output(as_json=as_json)
     if is_source(module):
@@ -40,10 +41,7 @@ def conform_file(
     _show(output, module, report)
     if not kept:
         return REFUSED
-    if not report.called:
-        output.say("install the engine, then ask again: rho-wasm engines install", style="yellow")
-        return USAGE
-    return WORKED
+    return WORKED if report.called else USAGE
 
 
 def _show(output: Output, module: Path, report: ConformReport) -> None:
@@ -64,8 +62,9 @@ def _show(output: Output, module: Path, report: ConformReport) -> None:
         f"{len(report.of('not_applicable'))} do not apply",
     ]
     output.say(f"{', '.join(counts)}; {report.calls} calls", style="bold green" if report.ok else "bold red")
-    if report.engine is not None and not report.called:
-        output.say(f"it was not called: it needs the engine {report.engine}", style="yellow")
+    if not report.called:
+        [reason] = (clause.reason for clause in report.clauses if clause.id == "calls.answered")
+        output.say(reason, style="yellow")
 
 
 def _word(clause: ClauseResult) -> Text:

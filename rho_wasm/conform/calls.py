@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-import anyio
 import anyio.to_thread
 
 from rho_wasm import plain
@@ -83,12 +82,16 @@ class _Checks:
 
     async def tool(self, tool: ToolDeclaration) -> dict[str, Any] | None:
         """All of one tool. Its least arguments, if they end in an answer."""
-        schema, examples = thaw(tool.input_schema), tuple(thaw(example.arguments) for example in tool.examples)
-        arguments = await anyio.to_thread.run_sync(ToolArguments, schema, examples)
+        with self._probe.timed():
+            schema, examples = thaw(tool.input_schema), tuple(thaw(example.arguments) for example in tool.examples)
+            arguments = await anyio.to_thread.run_sync(ToolArguments, schema, examples)
         answers = True
         if arguments.least is not None:
             answers = await self._least(tool.name, arguments.least)
         await self._examples(tool)
+        if arguments.least is None:
+            why = f"{tool.name} is not called: {arguments.why_none}; give it an example"
+            self._found.skipped((clause for clause in CALLED if clause != "examples.answered"), why)
         if arguments.least is None or not answers:
             return None
         await self._much(tool.name, arguments)
@@ -162,15 +165,14 @@ class _Checks:
 
     async def _examples(self, tool: ToolDeclaration) -> None:
         for number, example in enumerate(tool.examples):
-            began = anyio.current_time()
             try:
-                problem = await example_problem(
-                    self._sandbox, self._module, tool.name, example, number=number, limits=self._probe.limits
-                )
+                with self._probe.timed():
+                    problem = await example_problem(
+                        self._sandbox, self._module, tool.name, example, number=number, limits=self._probe.limits
+                    )
             except ToolError as error:
                 self._found.skipped(["examples.answered"], f"the host could not run it: {error}")
                 return
-            self._probe.spend((anyio.current_time() - began) * 1000)
             if problem is None:
                 self._found.passed("examples.answered")
             else:
@@ -189,7 +191,8 @@ class _Checks:
             ("plain.items", [0] * (limits.items - 64), "array", f"a list of {limits.items - 64:,} items"),
             ("plain.large", "x" * max(room, 0), "string", f"a text of {max(room, 0):,} bytes"),
         ):
-            made = await anyio.to_thread.run_sync(arguments.with_value, value, kind)
+            with self._probe.timed():
+                made = await anyio.to_thread.run_sync(arguments.with_value, value, kind)
             if made is None:
                 self._found.skipped([clause], f"the schema of {tool} takes no such arguments")
                 continue

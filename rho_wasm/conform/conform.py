@@ -34,9 +34,10 @@ async def conform(
     """Looks at every clause of guest_sdk/ABI.md, of which :data:`CLAUSES` is the list, and reports on each.
 
     The module's calls have no grants, nothing of them is kept, and together they take at most ``seconds`` and the end
-    of one call; what is then not looked at is ``not_applicable``. ``engines`` finds the engine of an image, or of a
-    module that has one in it; where it is not found, nothing is called, and the report says which it is. ``limits`` are
-    those of the host that is to run it (the defaults), ``cache`` spares compiling again.
+    of one call, the making of their arguments included; what is then not looked at is ``not_applicable``. ``engines``
+    finds the engine of an image, or of a module that has one in it; where it is not found, nothing is called, and the
+    report says which it is. ``limits`` are those of the host that is to run it (the defaults), ``cache`` spares
+    compiling again.
 
     Raises :class:`ModuleRejected` (``compile_unavailable``) only where this host could not compile anything just now.
     """
@@ -49,7 +50,8 @@ async def conform(
     elif looked.engine is not None and (
         engines is None or await anyio.to_thread.run_sync(engines, looked.engine) is None
     ):
-        found.skipped(CALLED, f"not called: it needs the engine {looked.engine.hex()}, which is not installed here")
+        needed = f"it needs the engine {looked.engine.hex()}, which is not installed here"
+        found.skipped(CALLED, f"not called: {needed}; install it, then ask again: rho-wasm engines install")
     else:
         calls = await _call(wasm, looked, found, limits=limits, engines=engines, cache=cache, seconds=seconds)
     return ConformReport(

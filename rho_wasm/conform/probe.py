@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeAlias
+
+import anyio
 
 from rho_wasm import plain
 from rho_wasm.envelope import BadAnswer, Raised, parse_answer
@@ -25,7 +29,7 @@ _HOST_KINDS_KEPT = 32
 
 
 class OutOfTime(Exception):
-    """The calls took as long together as they may."""
+    """Calls, and what was made for them, took as long together as they may."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,35 +82,40 @@ class Ended:
 class Probe:
     """Calls ``module``, each time in a fresh instance. For one task at a time.
 
-    ``seconds`` is how long its calls may take together: then :class:`OutOfTime` is raised. Raises :class:`Overloaded`
-    where no thread can be had.
+    ``seconds`` is how long its calls, and all else that is :meth:`timed`, may take together, their answers' reading
+    included: then :class:`OutOfTime` is raised. Raises :class:`Overloaded` where no thread can be had.
     """
 
     def __init__(self, module: GuestModule, *, limits: Limits, seconds: float) -> None:
         self.limits = limits
         self.calls = 0
         self._module = module
-        self._left_ms = seconds * 1000
+        self._left_s = seconds
         self._errands = Errands(HostThreads(max_abandoned=1), most=1)
 
-    def spend(self, ms: float) -> None:
-        """Takes ``ms`` off what is left for calls. Raises :class:`OutOfTime` where nothing was left before."""
-        if self._left_ms <= 0:
+    @contextmanager
+    def timed(self) -> Iterator[None]:
+        """What is done inside takes of the time that is left. Raises :class:`OutOfTime` where nothing was left before.
+
+        What is begun is ended, so it must have a bound of its own.
+        """
+        if self._left_s <= 0:
             raise OutOfTime
-        self._left_ms -= ms
+        began = anyio.current_time()
+        try:
+            yield
+        finally:
+            self._left_s -= anyio.current_time() - began
 
     async def send(self, request: bytes, *, limits: Limits | None = None, host: Capabilities | None = None) -> Ended:
         """One call with these bytes, within ``limits`` or the probe's. ``host`` answers host calls, None denies."""
-        self.spend(0)
-        self.calls += 1
-        native = self._module.held()
-        try:
-            one = _One(native, request, limits=limits or self.limits, host=host)
-            ended = await self._errands.run(one)
-            self._left_ms -= one.call.guest_ms
-        finally:
-            native.release()
-        return ended
+        with self.timed():
+            self.calls += 1
+            native = self._module.held()
+            try:
+                return await self._errands.run(_One(native, request, limits=limits or self.limits, host=host))
+            finally:
+                native.release()
 
 
 class _WatchedState(CallState):

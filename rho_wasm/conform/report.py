@@ -54,7 +54,8 @@ class ConformReport:
 
     @property
     def called(self) -> bool:
-        """It was run at all: a host would take it, and its engine, if it needs one, is installed."""
+        """It was run at all: a host would take it, its engine, if it needs one, is installed, and there are arguments
+        to call one of its first tools with."""
         return self.calls > 0
 
     @property

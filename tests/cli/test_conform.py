@@ -12,6 +12,7 @@ from rho_wasm.manifest import Manifest, embed
 from rho_wasm.resources import fixture
 from rho_wasm.wasm import HEADER
 from tests.cli.conftest import Command
+from tests.sandbox.guests import wat
 from tests.sandbox.module_bytes import MANIFEST
 
 Told = Callable[..., tuple[int, str]]
@@ -54,6 +55,21 @@ def test_an_image_without_its_engine_was_not_called(own_folder: Path, command: C
     code, report = command("conform", "image.wasm")
     assert (code, report["ok"], report["calls"], report["engine"]) == (2, True, 0, bytes(range(32)).hex())
     assert "rho-wasm engines install" in told("conform", "image.wasm")[1]
+
+
+def test_a_tool_that_no_arguments_can_be_made_for_was_not_called(
+    own_folder: Path, command: Command, told: Told
+) -> None:
+    names = [f"p{i}" for i in range(20)]
+    endless = {"type": "object", "properties": {name: {"$ref": "#"} for name in names}, "required": names}
+    tool = {"name": "t", "description": "A tool.", "input_schema": endless}
+    (own_folder / "endless.wasm").write_bytes(embed(wat("(i64.const 0)"), Manifest.from_json({"tools": [tool]})))
+    code, report = command("conform", "endless.wasm")
+    assert (code, report["ok"], report["calls"]) == (2, True, 0)
+    [answered] = [clause for clause in report["clauses"] if clause["id"] == "calls.answered"]
+    assert answered["status"] == "not_applicable"
+    assert "give it an example" in answered["reason"]
+    assert "give it an example" in told("conform", "endless.wasm")[1]
 
 
 def test_what_is_no_module_and_what_is_not_there(own_folder: Path, command: Command) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rho_wasm.conform.arguments import EVERY_PLANE, ToolArguments, nested
+from rho_wasm.conform.arguments import EVERY_PLANE, ToolArguments, _Least, _TooMuch, nested
 
 NAME: dict[str, Any] = {"type": "string", "minLength": 2}
 
@@ -55,3 +55,30 @@ def test_schemas_without_an_end_come_to_one() -> None:
     for _ in range(8):
         wide = {"type": "array", "minItems": 1_000, "items": wide}
     assert ToolArguments({"required": ["a"], "properties": {"a": wide}}).least is None
+
+
+def _all_required(names: list[str], schema: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": dict.fromkeys(names, schema), "required": names}
+
+
+def test_a_reference_that_is_followed_already_is_not_followed_again() -> None:
+    names = [f"p{i}" for i in range(30)]
+    assert ToolArguments(_all_required(names, {"$ref": "#"})).least is None
+    either = {"anyOf": [{"$ref": "#/$defs/either"}, {"type": "null"}]}
+    schema = _all_required(names, {"$ref": "#/$defs/either"}) | {"$defs": {"either": either}}
+    assert ToolArguments(schema).least == dict.fromkeys(names)
+
+
+def test_what_asks_for_very_many_values_is_given_up_and_says_so() -> None:
+    names = [f"p{i}" for i in range(10)]
+    # Held back where a schema is checked; made, it would be 10^8 values.
+    levels = {f"d{i}": _all_required(names, {"$ref": f"#/$defs/d{i + 1}"}) for i in range(8)}
+    schema = {"$defs": levels | {"d8": {"type": "integer"}}, **_all_required(names, {"$ref": "#/$defs/d0"})}
+    with pytest.raises(_TooMuch):
+        _Least(schema).of(schema, 0)
+    lists: dict[str, Any] = {"type": "null"}
+    for _ in range(3):
+        lists = {"type": "array", "minItems": 100, "items": lists}
+    arguments = ToolArguments({"required": ["a"], "properties": {"a": lists}}, ({},))
+    assert arguments.least is None
+    assert "more than 10,000 values" in arguments.why_none
