@@ -170,8 +170,13 @@ class Policy(_Frozen):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """The policy in a TOML file of at most 1 MiB. Raises :class:`PolicyError`, which names file, line and key."""
+        """The policy in a TOML file of at most 1 MiB, never a pipe or a device, which might be waited for without end.
+
+        Raises :class:`PolicyError`, which names file, line and key.
+        """
         name = os.fspath(path)
+        if Path(name).exists() and not Path(name).is_file():
+            raise PolicyError("cannot be read: it is no regular file", reason="policy_unreadable", source=name)
         try:
             with Path(name).open("rb") as stream:
                 data = stream.read(_MAX_FILE_BYTES + 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
@@ -16,6 +17,7 @@ from rho_wasm.errors import ModuleRejected
 from rho_wasm.limits import MIB
 from rho_wasm.policy import Policy
 from rho_wasm.toolchains import Progress, build, languages
+from rho_wasm.toolchains.files import TooLong, read_bounded
 
 __all__ = [
     "JsonOption",
@@ -77,15 +79,19 @@ def text_argument(given: str) -> tuple[str, str]:
 
 
 def read_bytes(path: Path, *, limit: int) -> bytes:
-    """At most ``limit`` bytes of a file. Raises :class:`UsageProblem` where it cannot be read or is larger."""
+    """At most ``limit`` bytes of a file, which may be a link: its user named it.
+
+    Raises :class:`UsageProblem` where it cannot be read, is larger, or is a folder, a pipe or a device: for a pipe
+    nobody may ever write to this would wait without end.
+    """
+    if path.exists() and not path.is_file():
+        raise UsageProblem(f"{path}: is no regular file; write what a pipe or a device gives to a file first")
     try:
-        with path.open("rb") as file:
-            data = file.read(limit + 1)
+        return read_bounded(Path(os.path.realpath(path)), limit)
+    except TooLong:
+        raise UsageProblem(f"{path}: is larger than {limit} bytes") from None
     except OSError as error:
         raise UsageProblem(f"{path}: {error.strerror or error}") from None
-    if len(data) > limit:
-        raise UsageProblem(f"{path}: is larger than {limit} bytes")
-    return data
 
 
 def policy_of(path: Path | None) -> Policy:
