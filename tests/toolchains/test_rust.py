@@ -152,7 +152,7 @@ async def test_what_the_compiler_must_read_is_no_text_of_a_source() -> None:
     library = next(each for each in find_rust().read if each.startswith("/") and "libc.so" in each)
     for place in ("/etc/ld.so.cache", library, "/dev/null"):
         # What is computed of it could tell it in a message too.
-        text = 'const P: &[u8] = include_bytes!({{}});\nconst _: () = assert!(P.len() == 1, "told");\n'
+        text = 'const P: &[u8] = include_bytes!({});\nconst _: () = assert!(P.len() == 1, "told");\n'
         made = f'macro_rules! place {{ () => {{ concat!("{place[:4]}", "{place[4:]}") }} }}\n'
         for error in [await refused(text.format(f'"{place}"')), await refused(made + text.format("place!()"))]:
             [only] = error.diagnostics
