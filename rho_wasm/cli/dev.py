@@ -32,10 +32,12 @@ from rho_wasm.cli.results import show_result
 from rho_wasm.cli.store import author_name, next_command
 from rho_wasm.cli.watching import changes
 from rho_wasm.dynamic.artifact import Artifact
-from rho_wasm.errors import GateRejected, RhoError
+from rho_wasm.dynamic.generation import Generation
+from rho_wasm.errors import BuildError, GateRejected, RhoError, UnknownGeneration
 from rho_wasm.frozen import thaw
 from rho_wasm.host import Host
 from rho_wasm.plain import jsonable
+from rho_wasm.toolchains.pipeline import language_of, read_suffixes
 from rho_wasm.untrusted import inert
 
 __all__ = ["add_to"]
@@ -86,12 +88,21 @@ def dev(
             watched = [source, Path(arguments[1:])] if arguments.startswith("@") else [source]
             if not source.is_dir():
                 watched.append(source.with_name(f"{source.stem}.manifest.json"))
-            async for _ in changes(watched, apart_from=[store]):
+            suffixes = read_suffixes(language or await _language(source))
+            async for _ in changes(watched, suffixes=suffixes, apart_from=[store]):
                 await rounds.once()
 
     anyio.run(watch)
     _tell(output, "stopped", "stopped", {})
     return 0
+
+
+async def _language(source: Path) -> str | None:
+    """None where it is not clear yet: the source may still be written."""
+    try:
+        return await language_of(source)
+    except BuildError:
+        return None
 
 
 async def _until_told(scope: anyio.CancelScope) -> None:
@@ -119,8 +130,10 @@ class _Rounds:
     trusted: bool = field(kw_only=True)
     call: str | None = None
     arguments: str = "{}"
-    _waiting: int | None = None
-    """A candidate of an earlier round that still waits for a person."""
+    _waiting: tuple[int, str] | None = None
+    """A candidate of an earlier round that waits for a person, and the hash of its artifact."""
+    _refused: dict[tuple[str, int], GateRejected] = field(default_factory=dict)
+    """By the hash of an artifact and the generation that was live: what a gate said of it."""
     _before: Artifact | None = None
     """What the last round made live."""
 
@@ -156,18 +169,19 @@ class _Rounds:
         if all(name in live.tools and live.tools[name].artifact == artifact.sha256 for name in artifact.tools):
             self.tell("live", f"generation {live.number} has it already", generation=live.number, tools=[*live.tools])
             return True
-        if self._waiting is not None:
-            await anyio.to_thread.run_sync(self._reject_waiting, self._waiting)
-            self._waiting = None
-        gone = self._renamed_or_removed(artifact)
-        note = f"dev: {self.source.name}"
-        candidate = await self.host.source.stage([artifact], gone, author=author_name(), note=note)
+        known = self._refused.get((artifact.sha256, live.number))
+        if known is not None:
+            said = "the same module as before, which a gate refused: it is not staged again until it is another"
+            self.tell("same", said, style="yellow", sha256=artifact.sha256)
+            raise GateRejected(known.candidate, known.gate, known.problems)
+        candidate = await self._candidate(artifact)
         try:
             live = await self.host.source.activate(candidate)
         except GateRejected as refused:
             if not refused.waiting:
+                self._refused[artifact.sha256, live.number] = refused
                 raise
-            self._waiting = candidate.number
+            self._waiting = candidate.number, artifact.sha256
             steps = [
                 next_command(verb, candidate.number, store=self.store, policy=self.policy)
                 for verb in ("approve", "activate")
@@ -176,15 +190,31 @@ class _Rounds:
             for step in steps:
                 self.output.say("    ", step, style="dim")
             return False
-        self._before = artifact
+        self._before, self._waiting = artifact, None
         self.tell(
             "live", f"generation {live.number} is live", style="green", generation=live.number, tools=[*live.tools]
         )
         return True
 
-    def _reject_waiting(self, number: int) -> None:
-        if self.host.store.generation(number).state == "candidate":
+    async def _candidate(self, artifact: Artifact) -> Generation:
+        """The one that waits already, if it is of this artifact; else a new one, which takes its place."""
+        if self._waiting is not None:
+            waiting = await anyio.to_thread.run_sync(self._still_waiting, *self._waiting, artifact.sha256)
+            if waiting is not None:
+                return waiting
+            self._waiting = None
+        gone = self._renamed_or_removed(artifact)
+        return await self.host.source.stage([artifact], gone, author=author_name(), note=f"dev: {self.source.name}")
+
+    def _still_waiting(self, number: int, waits: str, built: str) -> Generation | None:
+        waiting = self.host.store.generation(number)
+        if waits == built:
+            if waiting.state == "rejected":
+                raise UnknownGeneration(number, "it was rejected; the same module is not staged again by dev")
+            return waiting if waiting.state == "candidate" else None
+        if waiting.state == "candidate":
             self.host.store.reject(number, by=author_name(), note="a newer build takes its place")
+        return None
 
     def _renamed_or_removed(self, artifact: Artifact) -> list[str]:
         """Tools of the build before that this one has no more, if they are still that one's."""

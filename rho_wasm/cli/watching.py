@@ -2,84 +2,134 @@
 
 It looks, a few times a second: a few hundred files take a millisecond, and so it works on every file system, also on
 those (of networks, of containers) where the kernel tells nobody of a change.
+
+In a folder it sees what a build would read, by the same walk: no link is followed, so nothing outside starts a build.
+What changes because of the build itself, whatever that is, starts the next ones ever more rarely.
 """
 
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import AsyncGenerator, Iterator, Sequence
-from pathlib import Path
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path, PurePosixPath
 from typing import TypeAlias
 
 import anyio
 import anyio.to_thread
 
-from rho_wasm.toolchains.project import _NOT_FOLDERS as NOT_FOLDERS
+from rho_wasm.errors import BuildError
+from rho_wasm.toolchains.files import FOLDER
+from rho_wasm.toolchains.project import ENTRIES, walk
 
-__all__ = ["changes"]
+__all__ = ["changes", "pause_s"]
 
 _LOOK_S = 0.15
-_ENTRIES = 10_000
-_MADE = (".wasm", ".pyc", ".o", ".a")
-"""What builds leave beside their sources."""
+_SETTLE_S = 2
+_PAUSE_S = 30
 
-_State: TypeAlias = tuple[tuple[str, int, int, int], ...]
+_Entry: TypeAlias = tuple[str, int, int, int]
+_State: TypeAlias = tuple[_Entry, ...]
 
 
-async def changes(paths: Sequence[Path], *, apart_from: Sequence[Path] = ()) -> AsyncGenerator[None, None]:
-    """Once at the beginning, then once after each change of ``paths``. A change counts when it is over for an instant.
+async def changes(
+    paths: Sequence[Path], *, suffixes: tuple[str, ...], apart_from: Sequence[Path] = ()
+) -> AsyncGenerator[None, None]:
+    """Once at the beginning, then once after each change of ``paths``. A change counts when it is over for an instant,
+    or has gone on for two seconds.
 
-    Not looked at are hidden files and folders, what builds leave, and what lies in ``apart_from``. What changes while
-    the caller works is a change too. A path that is missing is waited for.
+    In a folder count the regular files that end in one of ``suffixes``. Not gone into are hidden folders, those of
+    tools, and those of ``apart_from``, by whatever name they are reached. A path that is missing is waited for.
+
+    What changes while the caller works is a change too. Where that happens again and again, :func:`pause_s` is between.
     """
-    skipped = frozenset(map(_absolute, apart_from))
+    watch = _Watch(paths, suffixes, apart_from)
     known: _State | None = None
+    worked = False
+    in_a_row = 0
     while True:
-        now = await anyio.to_thread.run_sync(_state, paths, skipped)
-        if now != known:
-            while (settled := await _next(paths, skipped)) != now:
-                now = settled
-            known = now
-            yield
-        else:
+        now = await anyio.to_thread.run_sync(watch.state)
+        if now == known:
+            worked, in_a_row = False, 0
             await anyio.sleep(_LOOK_S)
+            continue
+        if worked:
+            in_a_row += 1
+            await anyio.sleep(pause_s(in_a_row))
+        known = await _settled(watch, now)
+        worked = True
+        yield
 
 
-async def _next(paths: Sequence[Path], skipped: frozenset[str]) -> _State:
-    await anyio.sleep(_LOOK_S / 3)
-    return await anyio.to_thread.run_sync(_state, paths, skipped)
+def pause_s(in_a_row: int) -> float:
+    """Seconds that are waited where something changed during each of the last ``in_a_row`` builds: 0, 1, 2, 4 .. 30.
+
+    The first is at once: it is a person who saves while a build goes on.
+    """
+    return min(2.0 ** (min(in_a_row, 10) - 2), _PAUSE_S) if in_a_row > 1 else 0
 
 
-def _absolute(path: str | Path) -> str:
-    return os.path.abspath(path)  # noqa: PTH100 - links stay what they are
+async def _settled(watch: _Watch, now: _State) -> _State:
+    with anyio.move_on_after(_SETTLE_S):
+        while True:
+            await anyio.sleep(_LOOK_S / 3)
+            before, now = now, await anyio.to_thread.run_sync(watch.state)
+            if now == before:
+                break
+    return now
 
 
-def _state(paths: Sequence[Path], skipped: frozenset[str]) -> _State:
-    found = []
-    for path in paths:
-        for file in _files(path, skipped):
+@dataclass(frozen=True, slots=True)
+class _Watch:
+    paths: Sequence[Path]
+    suffixes: tuple[str, ...]
+    apart_from: Sequence[Path]
+
+    def state(self) -> _State:
+        skipped = frozenset(self._skipped())
+        return tuple(entry for path in self.paths for entry in self._entries(path, skipped))
+
+    def _skipped(self) -> Iterator[tuple[int, int]]:
+        # Asked each time: the store is made after the first look.
+        for path in self.apart_from:
             try:
-                status = os.stat(file)  # noqa: PTH116 - called for each file, many times
+                status = path.stat()
             except OSError:
-                continue  # It is gone, which is a change by itself.
-            found.append((file, status.st_mtime_ns, status.st_size, status.st_ino))
-    return tuple(found)
-
-
-def _files(path: Path, skipped: frozenset[str]) -> Iterator[str]:
-    if not path.is_dir():
-        yield str(path)
-        return
-    count = 0
-    for folder, folders, files in os.walk(path):
-        folders[:] = sorted(
-            name
-            for name in folders
-            if not name.startswith(".") and name not in NOT_FOLDERS and _absolute(f"{folder}/{name}") not in skipped
-        )
-        for name in sorted(files):
-            if name.startswith(".") or name.endswith(_MADE):
                 continue
-            yield f"{folder}/{name}"
-            if (count := count + 1) >= _ENTRIES:
-                return
+            yield status.st_dev, status.st_ino
+
+    def _entries(self, path: Path, skipped: frozenset[tuple[int, int]]) -> Iterator[_Entry]:
+        try:
+            folder = os.open(path, FOLDER)
+        except NotADirectoryError:
+            yield from self._named(path)
+            return
+        except OSError:
+            return
+        try:
+            with closing(walk(folder, language="build", apart_from=skipped)) as found:
+                for name, parent, is_folder in islice(found, ENTRIES):
+                    if not is_folder and name.endswith(self.suffixes):
+                        status = os.stat(PurePosixPath(name).name, dir_fd=parent, follow_symlinks=False)
+                        yield _entry(f"{path}/{name}", status)
+        except (OSError, BuildError):
+            # Something is gone, which is a change by itself, or a build gets no further either.
+            return
+        finally:
+            os.close(folder)
+
+    def _named(self, path: Path) -> Iterator[_Entry]:
+        try:
+            yield _entry(str(path), path.stat())
+        except OSError:
+            return
+
+
+def _entry(name: str, status: os.stat_result) -> _Entry:
+    if not stat.S_ISREG(status.st_mode):
+        # A link, a pipe: that it is there makes a build fail, what it holds changes nothing.
+        return name, -1, -1, status.st_ino
+    return name, status.st_mtime_ns, status.st_size, status.st_ino

@@ -21,7 +21,7 @@ from rho_wasm.sandbox.admission import admit
 from rho_wasm.sandbox.compile import validate
 from rho_wasm.sandbox.faults import CallFailed
 from rho_wasm.toolchains.assemblyscript import compile_assemblyscript, find_assemblyscript
-from rho_wasm.toolchains.binary_reader import read_module
+from rho_wasm.toolchains.binary_reader import check_extent, read_module
 from rho_wasm.toolchains.c import compile_c
 from rho_wasm.toolchains.c_clang import find_compiler
 from rho_wasm.toolchains.c_compiler import c_compiler, no_choice
@@ -44,7 +44,7 @@ from rho_wasm.toolchains.wat import compile_wat
 from rho_wasm.toolchains.zig import compile_zig, find_zig
 from rho_wasm.untrusted import inert
 
-__all__ = ["build", "language_of", "languages", "missing"]
+__all__ = ["build", "language_of", "languages", "missing", "read_suffixes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +95,16 @@ def _compiled() -> dict[str, _Language]:
             ".as.ts", compile_assemblyscript, others=(".ts",), snapshot=True, find=find_assemblyscript
         ),
     }
+
+
+def read_suffixes(language: str | None) -> tuple[str, ...]:
+    """How the files of a folder end that can change what it becomes: main files of every language, and what a build in
+    ``language`` reads beside its own. None stands for any language.
+    """
+    compiled = _compiled()
+    chosen = [each for name, each in compiled.items() if language in (None, name)]
+    others = [suffix for each in chosen for suffix in (*each.others, ".manifest.json")]
+    return tuple(sorted({*languages().values(), *others}))
 
 
 def missing(language: str) -> BuildError | None:
@@ -213,6 +223,7 @@ async def _compile(
         why = f"the build could not run: {error.strerror or 'a system error'}"
         hint = "see that the temporary folder can be written, has room, and that processes can be started"
         raise BuildError(name, [Diagnostic(why)], reason="build_unavailable", hint=hint) from error
+    check_extent(built.wasm, host_limits)
     wasm = await anyio.to_thread.run_sync(_stubbed, built.wasm) if language.runtime else built.wasm
     if given is None:
         tell("asking it for its tools", 0.7)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path, PurePosixPath
@@ -193,7 +193,7 @@ def _names(folder: Path, language: str, suffixes: tuple[str, ...], limits: Build
 
 def walk(
     descriptor: int, *, language: str, apart_from: frozenset[tuple[int, int]] = frozenset(), prefix: str = ""
-) -> Iterator[tuple[str, int, bool]]:
+) -> Generator[tuple[str, int, bool], None, None]:
     """Everything under the folder of ``descriptor`` in order: its relative name, a descriptor of the folder that it
     lies in, and whether it is a folder. A link is none, whenever it was put there.
 

@@ -164,6 +164,30 @@ def test_a_tool_that_is_renamed_does_not_stay_under_its_old_name(folder: Path) -
         assert wait("live")["tools"] == ["sum"]
 
 
+@pytest.mark.slow
+def test_a_module_that_a_gate_refused_or_that_waits_is_not_staged_again(folder: Path, own_folder: Path) -> None:
+    (own_folder / "policy.toml").write_text("[gates]\non = ['examples', 'approval']\n")
+    _write(folder, _TRAPS)
+    with _running("count", "--policy", "policy.toml") as (wait, _):
+        first = wait("error")["error"]
+        wait("idle")
+        (folder / "count.wat").write_text(f"{_TRAPS}\n;; said again")
+        wait("same")
+        assert wait("error")["error"] == first
+        wait("idle")
+        (folder / "count.wat").write_text(_GOOD)
+        assert wait("waits")["candidate"] == 2
+        wait("idle")
+        (folder / "count.wat").write_text(f"{_GOOD}\n;; said again")
+        assert wait("waits")["candidate"] == 2
+        wait("idle")
+        assert run(["reject", "2"]) == 0
+        (folder / "count.wat").write_text(f"{_GOOD}\n;; and again")
+        assert "was rejected" in wait("error")["error"]["message"]
+    with Store.open(own_folder / ".rho", read_only=True) as store:
+        assert [each.state for each in store.generations()] == ["live", "rejected", "rejected"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

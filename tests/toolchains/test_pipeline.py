@@ -18,7 +18,7 @@ from rho_wasm.manifest import Manifest
 from rho_wasm.sandbox.abi import MANIFEST_SECTION
 from rho_wasm.toolchains import BuildLimits, build, languages
 from rho_wasm.toolchains.binary_reader import read_module
-from rho_wasm.toolchains.pipeline import missing
+from rho_wasm.toolchains.pipeline import missing, read_suffixes
 from tests.toolchains.conftest import MINIMAL_WAT
 
 
@@ -32,6 +32,14 @@ def test_the_languages_are_named_with_their_suffixes() -> None:
         "typescript": ".ts",
     }.items() <= known.items()
     assert len(set(known.values())) == len(known)
+
+
+def test_what_can_change_a_folder_is_every_main_file_and_what_its_language_reads_beside() -> None:
+    assert {".py", ".c", ".as.ts"} <= set(read_suffixes("python"))
+    assert ".txt" not in read_suffixes("python")
+    assert ".manifest.json" not in read_suffixes("python")
+    assert {".py", ".c", ".h", ".manifest.json"} <= set(read_suffixes("c"))
+    assert {".txt", "go.mod", ".h", ".manifest.json"} <= set(read_suffixes(None))
 
 
 def test_a_language_says_what_it_is_missing_here(monkeypatch: pytest.MonkeyPatch) -> None:
