@@ -19,6 +19,8 @@ MAX_NAME_BYTES = 512
 _MAX_NAMES = 20_000
 """Names that are looked through: more than a module may have functions."""
 _FUNCTION_NAMES = 1
+_SUBSECTIONS = 32
+"""Each of those that are specified is there at most once. An empty one has two bytes."""
 
 
 def function_names(payload: bytes, wanted: Iterable[int]) -> Mapping[int, str]:
@@ -31,7 +33,7 @@ def function_names(payload: bytes, wanted: Iterable[int]) -> Mapping[int, str]:
     found: dict[int, str] = {}
     reader = Reader(payload)
     try:
-        while not reader.done and len(found) < len(sought):
+        for _ in range(_SUBSECTIONS if sought else 0):
             identifier = reader.byte()
             size = reader.u32()
             start = reader.skip(size)

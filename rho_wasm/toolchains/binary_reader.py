@@ -2,13 +2,16 @@
 
 What the toolchains cannot represent is refused with :class:`ModuleRejected`, never passed on half understood: types
 beyond functions (garbage collection), tags, several memories, memories that are shared or have 64 bits, tables with an
-initial value, elements that are computed.
+initial value, elements that are computed. A source has a say in what its compiler writes, so there are bounds on what
+is read one by one: 5,000,000 functions of three bytes each took a quarter of a minute.
 """
 
 from __future__ import annotations
 
 from rho_wasm import wasm
 from rho_wasm.errors import ModuleRejected
+from rho_wasm.limits import MIB, HostLimits
+from rho_wasm.sandbox import admission_layout as layout
 from rho_wasm.sandbox import admission_module as parts
 from rho_wasm.sandbox.abi import FunctionType
 from rho_wasm.sandbox.admission_code import constant_end
@@ -27,20 +30,38 @@ from rho_wasm.toolchains.binary import (
 )
 from rho_wasm.wasm import CUSTOM, Reader
 
-__all__ = ["read_module"]
+__all__ = ["check_extent", "read_module"]
 
 _NAME_BYTES = 4_096
 _CONSTANT_BYTES = 128
+_FUNCTIONS = 200_000
+"""More than any engine has."""
+_SECTION_BYTES = 2 * MIB
+"""Of a section whose entries are read one by one: all but code, of which functions are counted, and data."""
 _FUNCTION_TYPE = 0x60
 _HAS_MAXIMUM = 1
 _REF_NULL, _REF_FUNC, _END, _FUNCREF = 0xD0, 0xD2, 0x0B, 0x70
 
 
+def check_extent(data: bytes, limits: HostLimits) -> None:
+    """Raises :class:`ModuleRejected` for more code or functions than a host takes, before any of it is read.
+
+    It costs next to nothing. What else is refused of sections, admission refuses with the same reasons.
+    """
+    facts = parts.Facts(data, limits)
+    layout.check_sections(facts)
+    layout.check_code_size(facts)
+    for section in (parts.FUNCTION, parts.CODE):
+        if (reader := facts.reader(section)) is not None:
+            _check_functions(reader, limits.functions)
+
+
 def read_module(data: bytes) -> Module:
-    """The module of ``data``. Custom sections other than ``name`` are left out.
+    """The module of ``data``, of at most 200,000 functions. Custom sections other than ``name`` are left out.
 
     Raises :class:`ModuleRejected`: ``feature_off``, ``memories``, ``element_segment``, ``section_order``,
-    ``function_count``, ``type_index``, and what :mod:`rho_wasm.wasm` raises.
+    ``function_count``, ``functions``, ``type_index``, ``too_large`` for a section of more than 2 MiB that is neither
+    code nor data, and what :mod:`rho_wasm.wasm` raises.
     """
     module = Module()
     last = -1
@@ -55,11 +76,22 @@ def read_module(data: bytes) -> Module:
         if section.id not in SECTION_ORDER or (rank := SECTION_ORDER.index(section.id)) <= last:
             raise ModuleRejected("section_order", f"the section of id {section.id} stands twice or too late")
         last = rank
+        if section.id == parts.CODE:
+            _check_functions(section.reader(data), _FUNCTIONS)
+        elif section.id != parts.DATA and (size := section.end - section.content) > _SECTION_BYTES:
+            raise ModuleRejected(
+                "too_large", f"the section of id {section.id} is too large", limit=_SECTION_BYTES, value=size
+            )
         _READERS[section.id](module, reader)
         parts.finished(reader, f"id {section.id}")
     if len(module.functions) != len(module.bodies):
         raise ModuleRejected("function_count", "the module has not as many bodies as functions")
     return module
+
+
+def _check_functions(reader: Reader, limit: int) -> None:
+    if (count := reader.u32()) > limit:
+        raise parts.over("functions", "functions", limit=limit, value=count)
 
 
 def _off(feature: str) -> ModuleRejected:

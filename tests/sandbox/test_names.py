@@ -34,6 +34,11 @@ def test_a_long_name_is_cut_and_one_that_is_no_utf8_is_replaced() -> None:
     assert function_names(payload, [1, 2]) == {1: "x" * MAX_NAME_BYTES, 2: "\ufffd"}
 
 
+def test_names_behind_more_subsections_than_there_are_kinds_of_are_not_looked_for() -> None:
+    assert function_names(name_section({1: b"x"}, before=b"\x02\x00" * 31), [1]) == {1: "x"}
+    assert function_names(name_section({1: b"x"}, before=b"\x02\x00" * 32), [1]) == {}
+
+
 @given(st.binary(max_size=200), st.sets(st.integers(0, 5)))
 def test_any_payload_gives_some_of_the_names_that_were_asked_for(payload: bytes, wanted: set[int]) -> None:
     assert set(function_names(payload, wanted)) <= wanted

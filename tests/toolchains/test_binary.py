@@ -9,9 +9,10 @@ import wasmtime
 
 from rho_wasm import wasm
 from rho_wasm.errors import ModuleRejected
+from rho_wasm.limits import HostLimits
 from rho_wasm.sandbox.abi import FunctionType
 from rho_wasm.toolchains.binary import FUNCTION, Memory, Module
-from rho_wasm.toolchains.binary_reader import read_module
+from rho_wasm.toolchains.binary_reader import check_extent, read_module
 
 _FIXTURES = sorted((Path(__file__).parents[2] / "fixtures").glob("*.wasm"))
 
@@ -104,3 +105,32 @@ def test_data_is_replaced_by_segments_at_any_address() -> None:
     wasmtime.Module.validate(store.engine, module.encode())
     assert b"old" not in module.encode()
     assert b"\x41\x80\x80\x80\x80\x78\x0b\x04high" in module.encode()
+
+
+def _functions(count: int) -> bytes:
+    number = wasm.encode_u32(count)
+    types, functions = wasm.encode_section(1, b"\x01\x60\0\0"), wasm.encode_section(3, number + bytes(count))
+    return wasm.HEADER + types + functions + wasm.encode_section(10, number + b"\x02\x00\x0b" * count)
+
+
+def test_more_functions_than_any_engine_has_are_not_read() -> None:
+    assert len(read_module(_functions(1_000)).bodies) == 1_000
+    with pytest.raises(ModuleRejected) as caught:
+        read_module(_functions(200_001))
+    assert (caught.value.reason, caught.value.limit, caught.value.value) == ("functions", 200_000, 200_001)
+
+
+@pytest.mark.parametrize("section", [1, 2, 3, 4, 6, 7, 9])
+def test_a_section_that_is_very_large_is_not_read_entry_by_entry(section: int) -> None:
+    with pytest.raises(ModuleRejected) as caught:
+        read_module(wasm.HEADER + wasm.encode_section(section, b"\xff\xff\xff\x7f" + bytes(2 << 20)))
+    assert caught.value.reason == "too_large"
+
+
+def test_the_extent_of_a_module_is_seen_without_reading_it() -> None:
+    check_extent(_functions(10), HostLimits(functions=10))
+    for limits, reason in ((HostLimits(functions=9), "functions"), (HostLimits(code_bytes=9), "code_too_large")):
+        with pytest.raises(ModuleRejected) as caught:
+            check_extent(_functions(10), limits)
+        assert caught.value.reason == reason
+    check_extent(wasm.HEADER, HostLimits())
