@@ -71,6 +71,13 @@ async def test_a_guest_that_keeps_the_abi_has_nothing_to_be_told(shared_cache: N
     assert {clause.status for clause in report.clauses} == {"pass", "warning", "not_applicable"}
 
 
+async def test_nothing_is_made_or_called_when_the_time_is_over(shared_cache: NativeCache) -> None:
+    report = await conform(answering({"ok": 1}), cache=shared_cache, seconds=0.0)
+    assert (report.ok, report.called) == (True, False)
+    [answered] = [clause for clause in report.clauses if clause.id == "calls.answered"]
+    assert (answered.status, "took too long" in answered.reason) == ("not_applicable", True)
+
+
 async def test_an_image_says_which_engine_it_needs() -> None:
     manifest = Manifest.decode(MANIFEST).model_copy(update={"engine": bytes(range(32))})
     import_section = b"\x02\x16\x01\x0arho_engine\x06memory\x02\x00\x01"
