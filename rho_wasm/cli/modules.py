@@ -41,6 +41,7 @@ from rho_wasm.toolchains.project import folder_name
 __all__ = ["add_to"]
 
 DEFAULT_STORE = Path(".rho")
+_MAGIC = b"\0asm"
 
 
 def build_file(
@@ -84,6 +85,10 @@ def build_file(
     if language is None and source.suffix == ".wasm":
         raise UsageProblem(f"{source}: is a module already; build takes a source")
     target = out or built_name(source)
+    if holds_no_module(target):
+        raise UsageProblem(
+            f"{target}: is there already and is no module, so it is not written over: give another --out"
+        )
     began = time.monotonic()
     with build_progress(output, f"building {source}") as tell:
         artifact = anyio.run(
@@ -131,6 +136,19 @@ def built_name(source: Path) -> Path:
     known = sorted(languages().values(), key=len, reverse=True)
     suffix = next((suffix for suffix in known if source.name.endswith(suffix)), source.suffix)
     return source.with_name(f"{source.name.removesuffix(suffix)}.wasm")
+
+
+def holds_no_module(path: Path) -> bool:
+    """Whether something is at ``path`` that a build never wrote: a source above all."""
+    try:
+        if not path.exists():
+            return False
+        if not path.is_file():  # A pipe would be waited for.
+            return True
+        with path.open("rb") as file:
+            return file.read(len(_MAGIC)) not in (b"", _MAGIC)
+    except OSError:
+        return True
 
 
 def write_whole(path: Path, data: bytes) -> None:

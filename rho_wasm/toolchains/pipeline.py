@@ -360,11 +360,23 @@ async def _read_beside(path: Path, project: Project, *, name: str, limits: HostL
         ) from None
 
 
+_DECLARED_BY = {
+    "c": "RHO_GUEST(RHO_TOOL(...))",
+    "cpp": "RHO_GUEST(rho::tool(...))",
+    "zig": "pub const tools = [_]rho.Tool{rho.tool(...)}",
+    "rust": "rho::tools![...]",
+    "go": "rho.Tool(...) in main",
+    "assemblyscript": "tool(...).handle(...)",
+}
+"""What an author forgot who declared nothing."""
+
+
 def _undeclared(language: str, file: str | None, why: str = "is missing") -> BuildError:
+    forgotten = _DECLARED_BY.get(language)
+    declare = f"declare the tools in the source, with {forgotten}; or " if forgotten is not None else ""
     return BuildError(
         language,
         [Diagnostic(f"the manifest {why}", file=inert(file, limit=128) if file is not None else None)],
         reason="manifest_missing",
-        hint="declare the tools in the source, as the SDKs do (an export rho_manifest); or say them with manifest=, "
-        "--manifest FILE, or STEM.manifest.json beside the source",
+        hint=f"{declare}say what they are with manifest=, --manifest FILE, or STEM.manifest.json beside the source",
     )

@@ -280,6 +280,17 @@ def test_a_call_of_a_module_without_a_tool_names_its_tools(command: Command) -> 
     assert answer["error"]["message"].endswith(": echo")
 
 
+def test_a_build_writes_over_no_file_that_is_no_module(command: Command, own_folder: Path) -> None:
+    source = own_folder / "echo.wat"
+    source.write_bytes(fixture("echo.wat").read_bytes())
+    (own_folder / "echo.manifest.json").write_bytes(fixture("echo.manifest.json").read_bytes())
+    code, answer = command("build", "echo.wat", "-o", "echo.wat")
+    assert code == 2
+    assert "--out" in answer["error"]["message"]
+    assert source.read_bytes() == fixture("echo.wat").read_bytes()
+    assert [command("build", "echo.wat")[0], command("build", "echo.wat")[0]] == [0, 0]  # A module it may.
+
+
 def test_a_language_that_is_unknown_is_wrong_usage(command: Command, own_folder: Path) -> None:
     (own_folder / "x.rb").write_text("puts 1")
     assert command("build", "x.rb")[0] == 2
