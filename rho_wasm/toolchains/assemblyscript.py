@@ -34,7 +34,7 @@ from rho_wasm.toolchains.confined import fresh_folder, require_confinement, run_
 from rho_wasm.toolchains.files import read_bounded
 from rho_wasm.toolchains.limits import BuildLimits
 from rho_wasm.toolchains.project import Project
-from rho_wasm.toolchains.toolchain import Built, fail
+from rho_wasm.toolchains.toolchain import Built, fail, refuse_names
 from rho_wasm.untrusted import inert
 
 __all__ = ["PACKAGE", "AssemblyScript", "compile_assemblyscript", "find_assemblyscript"]
@@ -135,6 +135,7 @@ def _missing(why: str, hint: str) -> BuildError:
 
 async def compile_assemblyscript(project: Project, *, limits: BuildLimits, trusted: bool = False) -> Built:
     """A module of the project's main file and what it imports. Raises :class:`BuildError` with line and column."""
+    refuse_names(_LANGUAGE, project, folders=(_START,), files=(_START,))
     compiler = await anyio.to_thread.run_sync(find_assemblyscript)
     require_confinement(landlock_version(), language=_LANGUAGE, trusted=trusted)
     libraries = await _libraries(compiler.node)
@@ -175,9 +176,6 @@ async def _libraries(node: Path) -> tuple[Path, ...]:
 
 
 def _prepare(folder: Path, project: Project) -> None:
-    if _START in project.files:
-        why = "the build writes a file of this name itself: call it otherwise"
-        raise BuildError(_LANGUAGE, [Diagnostic(why, file=_START)])
     main = json.dumps("./" + project.main.removesuffix(".ts"))
     start = f'import {main};\nexport {{ rho_alloc, rho_call, rho_manifest }} from "rho";\n'
     sdk = resources.sdk("assemblyscript/rho.ts").read_text(encoding="utf-8")

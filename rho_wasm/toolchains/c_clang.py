@@ -42,7 +42,7 @@ from rho_wasm.toolchains.confined import require_confinement, run_confined
 from rho_wasm.toolchains.diagnostics import from_clang
 from rho_wasm.toolchains.limits import BuildLimits
 from rho_wasm.toolchains.project import Project
-from rho_wasm.toolchains.toolchain import fail
+from rho_wasm.toolchains.toolchain import fail, refuse_names
 from rho_wasm.untrusted import inert
 
 __all__ = ["CLANG", "LINK", "MODULE", "Clang", "Compiler", "Dialect", "find_compiler"]
@@ -161,6 +161,8 @@ class Clang:
         trusted: bool,
     ) -> None:
         require_confinement(landlock_version(), language=dialect.language, trusted=trusted)
+        # A header of the SDK may be the author's own; a folder in its place may not.
+        refuse_names(dialect.language, project, folders=(MODULE, *dialect.sdk))
         self._project = project
         self._dialect = dialect
         self._compiler = compiler

@@ -39,7 +39,7 @@ from rho_wasm.toolchains.files import read_bounded
 from rho_wasm.toolchains.kept import kept_folder
 from rho_wasm.toolchains.limits import BuildLimits
 from rho_wasm.toolchains.project import Project
-from rho_wasm.toolchains.toolchain import Built, fail
+from rho_wasm.toolchains.toolchain import Built, fail, refuse_names
 
 __all__ = ["Go", "compile_go", "find_go"]
 
@@ -105,6 +105,7 @@ async def compile_go(project: Project, *, limits: BuildLimits, trusted: bool = F
     The first build on a machine compiles the standard library as far as the source uses it, which takes a minute of
     CPU time at most; later ones take what is kept.
     """
+    refuse_names(_LANGUAGE, project, folders=(_START, "go.mod"), files=(_START,))
     compiler = find_go()
     require_confinement(landlock_version(), language=_LANGUAGE, trusted=trusted)
     build = _Build(compiler, limits=limits, trusted=trusted)
@@ -209,9 +210,6 @@ def _write(folder: Path, texts: Mapping[str, str]) -> None:
 
 def _texts(project: Project) -> dict[str, str]:
     """What is built of a project: its files but those of modules, and ours."""
-    if _START in project.files:
-        why = "the build writes a file of this name itself: call it otherwise"
-        raise BuildError(_LANGUAGE, [Diagnostic(why, file=_START)])
     given = _MODULE_PATH.search(project.files.get("go.mod", ""))
     path = given["path"] if given is not None else _OWN_MODULE
     files = {name: text for name, text in project.files.items() if PurePosixPath(name).name not in _NOT_TAKEN}

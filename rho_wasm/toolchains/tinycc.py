@@ -39,7 +39,7 @@ from rho_wasm.toolchains.files import read_bounded
 from rho_wasm.toolchains.limits import BuildLimits
 from rho_wasm.toolchains.module_edits import stub_imports
 from rho_wasm.toolchains.project import Project
-from rho_wasm.toolchains.toolchain import Built
+from rho_wasm.toolchains.toolchain import Built, refuse_names
 from rho_wasm.untrusted import inert
 
 __all__ = ["TINYCC", "compile_tinycc", "is_installed"]
@@ -111,6 +111,7 @@ async def compile_tinycc(project: Project, *, limits: BuildLimits, trusted: bool
     Raises :class:`BuildError` with lines (TinyCC knows no columns): ``build_failed``, ``build_timeout``,
     ``build_memory``, ``build_too_large``, ``build_crashed``, and what :meth:`PinnedFile.read` raises.
     """
+    refuse_names("c", project, folders=(_OUTPUT,))
     wasm, headers = await anyio.to_thread.run_sync(lambda: (TINYCC.read(), _headers()))
     return await _Tiny(project, limits).build(wasm, headers)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import NoReturn, Protocol
 
@@ -13,7 +13,7 @@ from rho_wasm.toolchains.limits import BuildLimits
 from rho_wasm.toolchains.project import Project
 from rho_wasm.untrusted import inert
 
-__all__ = ["Built", "Toolchain", "fail"]
+__all__ = ["Built", "Toolchain", "fail", "refuse_names"]
 
 _OUT_OF_MEMORY = ("out of memory", "bad_alloc", "MemoryError", "memory allocation of")
 """What LLVM, its C++ library, Python and Rust say."""
@@ -34,6 +34,21 @@ class Toolchain(Protocol):
     async def __call__(self, project: Project, *, limits: BuildLimits, trusted: bool) -> Built:
         """Raises :class:`BuildError`. ``trusted`` lets it run without confinement where there is none."""
         ...
+
+
+def refuse_names(
+    language: str, project: Project, *, folders: Collection[str] = (), files: Collection[str] = ()
+) -> None:
+    """Raises :class:`BuildError` where a folder or file at the top of the project has a name that the build needs."""
+    for name in sorted(project.files):
+        top, below, _ = name.partition("/")
+        if below and top in folders:
+            why = "the build writes a file of this name itself: call the folder otherwise"
+        elif name in files:
+            why = "the build writes a file of this name itself: call it otherwise"
+        else:
+            continue
+        raise BuildError(language, [Diagnostic(why, file=inert(top, limit=128))])
 
 
 def fail(
