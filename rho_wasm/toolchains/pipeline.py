@@ -284,7 +284,11 @@ async def language_of(path: Path, *, limits: BuildLimits | None = None) -> str:
     if len(found) == 1:
         return next(iter(found))
     several = ", ".join(f"{inert(file, limit=128)} ({name})" for name, file in found.items())
-    what = f"it may be a project in several languages: {several}" if found else "it has no main file of any language"
+    own = inert(folder_name(path), limit=64)
+    if found:
+        what = f"it may be a project in several languages: {several}; name the file of one, or say the language"
+    else:
+        what = f"none of its files is the main one: call it {own} or main, with the suffix of its language"
     raise _unknown(what, folder_name(path))
 
 

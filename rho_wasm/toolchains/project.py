@@ -5,7 +5,8 @@ reach. So links are refused, not followed, whenever they are made, a name has no
 are written to, and none can be taken for an option or a response file by a compiler that is given it.
 
 Passed over, wherever they lie, are what tools make (folders called ``target``, ``node_modules``, ``zig-cache``,
-``zig-out`` or ``__pycache__``) and all that is hidden (whose name begins with a dot): what lies there is not built.
+``zig-out`` or ``__pycache__``), tests (``test_...`` and ``..._test``, but for the main file of a folder that is called
+so) and all that is hidden (whose name begins with a dot): what lies there is not built.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ __all__ = ["ENTRIES", "Project", "folder_name", "main_files", "read_folder", "re
 _NAME_CHARS = 128
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,127}")
 _NOT_SOURCES = (".wasm", ".manifest.json", ".pyc", ".o", ".a")
+_TEST = re.compile(r"(?:test_.*|.*_test)\.[^.]+")
+"""How tests are called in every language here. What ``new`` makes has one in Python, whatever its tool is in."""
 _NOT_FOLDERS = ("__pycache__", "node_modules", "target", "zig-cache", "zig-out")
 """What builds and package managers make."""
 _DEPTH = 8
@@ -172,7 +175,7 @@ def _names(folder: Path, language: str, suffixes: tuple[str, ...], limits: Build
     try:
         for name, parent, is_folder in walk(descriptor, language=language):
             seen += 1
-            if not is_folder and name.endswith(suffixes) and not name.endswith(_NOT_SOURCES):
+            if not is_folder and name.endswith(suffixes) and not _is_no_source(name, folder):
                 sources += 1
                 mode = os.stat(PurePosixPath(name).name, dir_fd=parent, follow_symlinks=False).st_mode
                 if not stat.S_ISREG(mode):
@@ -189,6 +192,14 @@ def _names(folder: Path, language: str, suffixes: tuple[str, ...], limits: Build
         raise _refused(language, folder_name(folder), f"cannot be read: {error.strerror or error}") from None
     finally:
         os.close(descriptor)
+
+
+def _is_no_source(name: str, folder: Path) -> bool:
+    file = PurePosixPath(name).name
+    if name.endswith(_NOT_SOURCES):
+        return True
+    own = folder_name(folder).replace("-", "_")
+    return _TEST.fullmatch(file) is not None and file.partition(".")[0].replace("-", "_") != own
 
 
 def walk(

@@ -168,6 +168,9 @@ _SUFFIXES = {"c": ".c", "python": ".py", "typescript": ".ts", "other": ".as.ts"}
         (("main.c", "main.py", "x.py"), {"c": "main.c", "python": "main.py"}),
         (("tool.as.ts",), {"other": "tool.as.ts"}),
         (("a.c", "b.c", "README.md"), {}),
+        (("renamed.c", "test_renamed.py"), {"c": "renamed.c"}),
+        (("only.py", "only_test.py", "deep/test_more.py"), {"python": "only.py"}),
+        (("test_gone.py",), {}),
     ],
 )
 async def test_a_folder_is_in_the_language_of_its_main_file(
@@ -189,8 +192,8 @@ async def test_a_folder_is_built_by_its_main_file_and_the_manifest_beside_that(
     ("names", "said"),
     [
         (("a.wat", "b.c"), "several languages: "),
-        (("README.md",), "no main file of any language"),
-        (("a.wat", "b.wat"), "no main file of any language"),
+        (("README.md",), "call it tool or main, with the suffix"),
+        (("a.wat", "b.wat"), "call it tool or main, with the suffix"),
     ],
 )
 async def test_a_folder_of_no_clear_language_is_refused(tmp_path: Path, names: tuple[str, ...], said: str) -> None:
