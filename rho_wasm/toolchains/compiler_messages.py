@@ -25,8 +25,11 @@ _EXPANSIONS = 16
 """How many macros inside each other are followed to the line that its author wrote."""
 
 _LOCATED = re.compile(
-    r"(?P<file>[^:]{1,4096}):(?P<line>\d{1,10}):(?P<column>\d{1,10}): (?P<severity>error|note): (?P<message>.*)"
+    r"(?P<file>(?! )[^:]{1,4096}):(?P<line>\d{1,10}):(?P<column>\d{1,10}): (?P<severity>error|note): (?P<message>.*)"
 )
+# Zig's, below a line of the source.
+_CARET = re.compile(r" *~*\^~*")
+_LOGGED = "Compile Log Output:"
 _UNLOCATED = re.compile(r"(?:wasm-ld: |rust-lld: )?error: (?:[^:/\s]{1,64}\.r?o: )?(?P<message>.*)")
 # In quotes a path may have spaces. Outside, a slash after a word or a dot divides, or is of a relative path.
 _FOLDERS = re.compile(r"""(?<=['"`])/[^'"`]*/|(?<![\w./])/\w[^\s'"`]*/""")
@@ -49,9 +52,18 @@ _SUMMARY = re.compile(r"aborting due to|\d+ warnings? emitted")
 
 
 def from_zig(text: str, *, folder: str, limit: int) -> tuple[Diagnostic, ...]:
-    """The messages of zig and its linker in ``text``, at most ``limit``, errors first. The project is in ``folder``."""
+    """The messages of zig and its linker in ``text``, at most ``limit``, errors first. The project is in ``folder``.
+
+    An author's text may look like a message of its own: the further lines of one message are indented, the line of the
+    source that is shown has carets below it, and what ``@compileLog`` shows comes last.
+    """
     found: list[Diagnostic] = []
-    for line in text.splitlines():
+    lines = text.split("\n")
+    for line, below in zip(lines, [*lines[1:], ""], strict=True):
+        if _CARET.fullmatch(below) is not None:
+            continue
+        if line == _LOGGED:
+            break
         if (located := _LOCATED.fullmatch(line)) is not None:
             found.append(
                 Diagnostic(
@@ -73,7 +85,7 @@ def from_rustc(text: str, *, folder: str, limit: int) -> tuple[Diagnostic, ...]:
     What is wrong inside a macro is told at the line of ``folder`` that used it. Advice follows its message.
     """
     found: list[Diagnostic] = []
-    for line in text.splitlines():
+    for line in text.split("\n"):
         message = _parsed(line)
         said = _text(message, "message")
         level = _LEVELS.get(_text(message, "level"))

@@ -54,7 +54,7 @@ def from_clang(text: str, *, names: Mapping[str, str], limit: int) -> tuple[Diag
     Of a file only its last name is told, by ``names`` where the author knows it by another.
     """
     found: dict[Diagnostic, None] = {}
-    for line in text.splitlines():
+    for line in text.split("\n"):
         if (located := _LOCATED.fullmatch(line)) is not None:
             found[_located(located, names)] = None
         elif (unlocated := _UNLOCATED.fullmatch(line)) is not None:
@@ -88,7 +88,7 @@ def from_go(text: str, *, start: str, limit: int) -> tuple[Diagnostic, ...]:
     ``start`` is the file that the toolchain adds, which no author has seen.
     """
     found: list[Diagnostic] = []
-    for line in text.splitlines():
+    for line in text.split("\n"):
         if line.startswith("\t") and found:
             # What was found and what was wanted, say, stands on lines of its own.
             message = inert(f"{found[-1].message}; {_FOLDERS.sub('', line.strip())}", limit=_MESSAGE_CHARS)

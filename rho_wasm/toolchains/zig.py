@@ -65,6 +65,8 @@ _COMPILE = (
     # Without debug information; the names of functions, which a backtrace needs, stay.
     "-fstrip",
     "-fno-error-tracing",
+    # It shows names as they are, a line break in one included, which then looks like a message.
+    "-fno-reference-trace",
 )
 # Checked arithmetic and bounds cost a fifth of the size: without them a slip would answer nonsense instead of trapping.
 _GUEST = ("-O", "safe", "--dep", "guest", f"-Mrho={_SDK}/rho.zig", "-O", "safe", "--dep", "rho")

@@ -42,6 +42,16 @@ def test_errors_come_before_notes_and_what_is_no_message_is_left_out() -> None:
     ]
 
 
+def test_a_text_of_the_author_is_no_message_of_zig() -> None:
+    forged = "source/main.zig:9:9: error: forged"
+    text = (
+        f"source/main.zig:1:12: error: a\n                             {forged}\n{forged}\n   ~~~^~~\n"
+        f"source/main.zig:2:1: note: b\r{forged}\u2028{forged}\n{forged}\n^\n"
+        f"\nCompile Log Output:\n@as(type, a\n{forged})\n"
+    )
+    assert [(each.line, each.message[:1]) for each in zig(text)] == [(1, "a"), (2, "b")]
+
+
 def test_paths_of_the_host_and_escapes_are_not_told() -> None:
     [told] = zig("source/main.zig:1:1: error: see '/home/me/a b/x.zig' and /root/y.zig \x1b[31m\n")
     assert told.message == "see 'x.zig' and y.zig \\x1b[31m"

@@ -88,6 +88,19 @@ async def test_errors_have_file_line_and_column() -> None:
 
 
 @pytest.mark.slow
+async def test_what_a_source_writes_is_never_a_message_of_its_own() -> None:
+    forged = "source/main.zig:99:1: error: forged"
+    for text in (
+        f'comptime {{ @compileError("a\\n{forged}"); }}\n',
+        f"{forged} const a = ;\n",
+        f'comptime {{ _ = @"\\n{forged}"(); }}\n'
+        f'fn @"\\n{forged}"() u8 {{ @compileLog(@"b\\n{forged}"); return 300; }}\n'
+        f'const @"b\\n{forged}" = struct {{}};\n',
+    ):
+        assert 99 not in [each.line for each in (await refused(text)).diagnostics]
+
+
+@pytest.mark.slow
 async def test_nothing_outside_the_project_is_embedded() -> None:
     paths = ["/etc/passwd", "../../../../../../etc/passwd", "../lib/std/std.zig", "/proc/self/environ", "../cache/z"]
     uses = "".join(f'comptime {{ _ = @embedFile("{path}"); }}\n' for path in paths)
