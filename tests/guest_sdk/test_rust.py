@@ -15,6 +15,7 @@ import wasmtime
 
 from rho_wasm import resources
 from rho_wasm.dynamic.artifact import Artifact
+from rho_wasm.errors import BuildError
 from rho_wasm.toolchains import build
 from rho_wasm.toolchains.pipeline import missing
 from tests.guest_sdk.conftest import GUESTS
@@ -69,7 +70,7 @@ def test_types_are_schemas_and_comments_are_descriptions(artifact: Artifact) -> 
         "list": {"type": "array", "items": of_place},
         "any": {"default": None},
         "map": {"type": "object", "additionalProperties": of_map},
-        "data": {},
+        "data": {"type": "string", "contentEncoding": "base64"},
     }
     assert tool["metadata"] == {"version": 2, "tags": ["a", "b"]}
     assert (tool["timeout_ms"], tool["idempotent"]) == (2000, True)
@@ -91,14 +92,47 @@ def test_arguments_become_values_of_their_types_and_answers(guest: RawGuest) -> 
     [
         ({"small": 128}, "small must be an integer of -128 to 127"),
         ({"small": 1.5}, "small must be an integer of -128 to 127"),
+        ({"whole": 1e300}, f"whole must be an integer of 0 to {2**64 - 1}"),
         ({"unit": "kelvin"}, "unit must be one of celsius fahrenheit"),
         ({"list": [{"name": "a"}, {}]}, "list[1].name is missing"),
         ({"map": {"k": "x"}}, f"map.k must be an integer of {-(2**31)} to {2**31 - 1}"),
         ({"text": b"x"}, "text must be text"),
+        *(
+            ({"data": text}, "data must be bytes, or base64 text")
+            for text in ("A", "AQ=", "AQ===", "====", "A Q=", "é")
+        ),
+        ({"data": 1}, "data must be bytes, or base64 text"),
     ],
 )
-def test_an_argument_of_another_type_is_raised(guest: RawGuest, change: dict[str, Any], message: str) -> None:
-    assert guest.call("all-kinds", GIVEN | change)["raised"] == {"message": message, "type": "Mismatch"}
+def test_an_argument_of_another_type_is_a_failure(guest: RawGuest, change: dict[str, Any], message: str) -> None:
+    assert guest.call("all-kinds", GIVEN | change) == {"error": message}
+
+
+@pytest.mark.parametrize("text", ["-_8", "+/8=", "+/8", b"\xfb\xff"])
+def test_bytes_may_be_base64_text(guest: RawGuest, text: str | bytes) -> None:
+    assert guest.call("all-kinds", GIVEN | {"data": text})["ok"]["data"] == b"\xfb\xff"
+
+
+def test_a_number_without_a_fraction_is_an_integer(guest: RawGuest) -> None:
+    assert guest.call("all-kinds", GIVEN | {"small": -3.0})["ok"]["small"] == -3
+
+
+def test_a_literal_is_a_default_of_any_type_of_numbers(artifact: Artifact, guest: RawGuest) -> None:
+    told = [1, 2, 3, 2**40, 5, -6, -7, -8, -9, -10, 11.0, 12.0, 13, [14], None]
+    assert guest.call("defaults", {}) == {"ok": told}
+    tool = next(each for each in artifact.manifest.tools if each.name == "defaults")
+    assert [each["default"] for each in tool.as_plain()["input_schema"]["properties"].values()] == told
+
+
+def test_a_default_of_another_type_is_told_where_it_stands() -> None:
+    source = 'rho::tool! {\n    /// F.\n    fn f(\n        x: u32 = "a",\n    ) {}\n}\nrho::tools![f];\n'
+    with pytest.raises(BuildError, match=r"source\.rs:4:18: error: .*u32"):
+        anyio.run(lambda: build(source, language="rust"))
+
+
+def test_a_guest_without_tools_is_told_how_one_is_declared() -> None:
+    with pytest.raises(BuildError, match=r"no tool is declared: rho::tools!\[greet\] names"):
+        anyio.run(lambda: build("rho::tools![];\n", language="rust"))
 
 
 def test_an_error_that_is_returned_is_a_failure_or_a_crash_with_the_line_of_the_question_mark(guest: RawGuest) -> None:

@@ -1,6 +1,6 @@
 //! Between types and plain values, and the JSON Schema of a type.
 
-use crate::{value, Bytes, Map, Value};
+use crate::{base64, value, Bytes, Map, Value};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
@@ -81,9 +81,30 @@ macro_rules! plain {
 plain! {
     bool, "true or false", {"type": "boolean"}, Value::Bool(yes) => yes, from => Value::Bool(from);
     String, "text", {"type": "string"}, Value::Text(text) => text, from => Value::Text(from);
-    Bytes, "bytes", {}, Value::Bytes(bytes) => Bytes(bytes), from => Value::Bytes(from.0);
     Map, "an object", {"type": "object"}, Value::Map(map) => map, from => Value::Map(from);
     (), "null", {"type": "null"}, Value::Null => (), _from => Value::Null;
+}
+
+/// JSON has no bytes: there they are base64 text.
+impl FromValue for Bytes {
+    fn from_value(value: Value) -> Result<Self, Mismatch> {
+        let read = match value {
+            Value::Bytes(bytes) => Some(bytes),
+            Value::Text(text) => base64::read(&text),
+            _ => None,
+        };
+        read.map(Bytes).ok_or_else(|| Mismatch::new("must be bytes, or base64 text"))
+    }
+}
+impl IntoValue for Bytes {
+    fn into_value(self) -> Value {
+        Value::Bytes(self.0)
+    }
+}
+impl Schema for Bytes {
+    fn schema() -> Value {
+        value!({"type": "string", "contentEncoding": "base64"})
+    }
 }
 
 macro_rules! integers {
@@ -91,10 +112,13 @@ macro_rules! integers {
         impl FromValue for $type {
             fn from_value(value: Value) -> Result<Self, Mismatch> {
                 let wanted = || Mismatch::new(format!("must be an integer of {} to {}", <$type>::MIN, <$type>::MAX));
-                match value {
-                    Value::Int(number) => <$type>::try_from(number).map_err(|_| wanted()),
-                    _ => Err(wanted()),
-                }
+                let number = match value {
+                    Value::Int(number) => number,
+                    // JSON has one kind of number: 3.0 is an integer. What is too large for an i128 is its end.
+                    Value::Float(number) if number.fract() == 0.0 => number as i128,
+                    _ => return Err(wanted()),
+                };
+                <$type>::try_from(number).map_err(|_| wanted())
             }
         }
         impl IntoValue for $type {

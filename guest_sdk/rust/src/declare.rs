@@ -34,7 +34,7 @@ macro_rules! tool {
             fn call(mut given: $crate::Map) -> $crate::Answer {
                 $(
                     let $argument: $type = match $crate::guest::field(
-                        &mut given, ::std::stringify!($argument), $crate::__default!($($default)?)
+                        &mut given, ::std::stringify!($argument), $crate::__default!($type $(, $default)?)
                     ) {
                         Ok(taken) => taken,
                         Err(wrong) => return $crate::guest::mismatched(&wrong),
@@ -50,6 +50,9 @@ macro_rules! tool {
 /// `rho::tools![greet, part; capabilities: ["clock.now"]];`
 #[macro_export]
 macro_rules! tools {
+    ($(; $($rest:tt)*)?) => {
+        ::std::compile_error!("no tool is declared: rho::tools![greet] names the functions inside rho::tool! that are tools");
+    };
     ($($($tool:ident)::+),+ $(,)? $(; capabilities: [$($capability:literal),* $(,)?])? $(;)?) => {
         #[no_mangle]
         extern "C" fn rho_alloc(size: usize) -> *mut u8 {
@@ -85,7 +88,7 @@ macro_rules! record {
                 let mut given = <$crate::Map as $crate::FromValue>::from_value(value)?;
                 ::std::result::Result::Ok($name {
                     $($field: $crate::guest::field(
-                        &mut given, ::std::stringify!($field), $crate::__default!($($default)?)
+                        &mut given, ::std::stringify!($field), $crate::__default!($type $(, $default)?)
                     )?),*
                 })
             }
@@ -174,7 +177,7 @@ macro_rules! __field {
     ($fields:ident, $name:ident, $type:ty, [$($default:expr)?], $([$($fact:tt)*])*) => {{
         let mut facts = $crate::Map::new();
         $($crate::__of_field!(facts, $($fact)*);)*
-        let default: ::std::option::Option<$type> = $crate::__default!($($default)?);
+        let default: ::std::option::Option<$type> = $crate::__default!($type $(, $default)?);
         let needed = default.is_none() && $crate::guest::needed::<$type>();
         let default = default.map($crate::IntoValue::into_value);
         $fields.add(::std::stringify!($name), <$type as $crate::Schema>::schema(), default, needed, facts);
@@ -194,11 +197,11 @@ macro_rules! __of_field {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __default {
-    () => {
-        ::std::option::Option::None
+    ($type:ty) => {
+        ::std::option::Option::None::<$type>
     };
-    ($default:expr) => {
-        ::std::option::Option::Some(::std::convert::From::from($default))
+    ($type:ty, $default:expr) => {
+        ::std::option::Option::Some($crate::guest::default::<_, $type>($default))
     };
 }
 

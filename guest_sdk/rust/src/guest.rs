@@ -1,6 +1,8 @@
 //! The guest: its manifest and its calls. What [`tools!`](crate::tools) writes stands on this; no author needs it.
 
-use crate::{decode, encode, raised, value, Answer, Context, FromValue, Level, Map, Mismatch, Value};
+use crate::{
+    decode, encode, failed, raised, value, Answer, Context, FromValue, IntoDefault, Level, Map, Mismatch, Value,
+};
 
 /// A tool of this guest.
 pub struct Tool {
@@ -107,8 +109,14 @@ pub fn needed<T: FromValue>() -> bool {
     T::absent().is_none()
 }
 
+/// The default that stands as `given` in a declaration.
+pub fn default<G: IntoDefault<T>, T>(given: G) -> T {
+    given.into_default()
+}
+
+/// Arguments that do not fit are for the caller to mend.
 pub fn mismatched(wrong: &Mismatch) -> Answer {
-    raised(wrong.to_string()).kind("Mismatch")
+    failed(wrong.to_string())
 }
 
 fn dispatch(request: &[u8], tools: &[Tool]) -> Answer {

@@ -25,9 +25,11 @@
 #![warn(missing_docs)]
 
 mod answer;
+mod base64;
 mod cbor;
 mod convert;
 mod declare;
+mod default;
 #[doc(hidden)]
 pub mod guest;
 mod host;
@@ -38,5 +40,6 @@ mod value;
 pub use answer::{ask_user, failed, halt, ok, raised, Answer, IntoAnswer};
 pub use cbor::{decode, encode, Malformed, NotPlain, MAX_DEPTH};
 pub use convert::{FromValue, IntoValue, Mismatch, Schema};
+pub use default::IntoDefault;
 pub use host::{context, host_call, log, progress, Context, HostError, Level};
 pub use value::{Bytes, Map, Value};

@@ -34,7 +34,7 @@ rho::tool! {
         /// A small one.
         small: i8,
         #[schema({"description": "How many.", "maximum": 9})]
-        whole: u64 = 7u64,
+        whole: u64 = 7,
         number: f64,
         yes: bool,
         text: String = "none",
@@ -58,6 +58,29 @@ rho::tool! {
         all.insert("map", map);
         all.insert("data", data);
         all
+    }
+}
+
+rho::tool! {
+    /// Has a default of each type that a literal may be.
+    fn defaults(
+        a: u8 = 1,
+        b: u16 = 2,
+        c: u32 = 3,
+        d: u64 = 1 << 40,
+        e: usize = 5,
+        f: i8 = -6,
+        g: i16 = -7,
+        h: i32 = -8,
+        i: i64 = -9,
+        j: isize = -10,
+        k: f32 = 11,
+        l: f64 = 12,
+        m: Option<u32> = 13,
+        n: Vec<u64> = [14],
+        o: Option<u16> = None,
+    ) -> Value {
+        rho::value!([a, b, c, d, e, f, g, h, i, j, k, l, m, n, o])
     }
 }
 
@@ -116,4 +139,4 @@ rho::tool! {
     }
 }
 
-rho::tools![kinds, nothing, part::fails, not_plain, facts];
+rho::tools![kinds, defaults, nothing, part::fails, not_plain, facts];
