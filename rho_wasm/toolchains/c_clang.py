@@ -78,6 +78,8 @@ CLANG = (
     "-ffile-reproducible",
     # Messages without source lines: a line shown is a line leaked, should anything ever be read that should not.
     "-fno-caret-diagnostics",
+    # They begin with the fresh folder, which no source knows: what it writes itself cannot look like one.
+    "-fdiagnostics-absolute-paths",
     "-fno-color-diagnostics",
     "-fno-crash-diagnostics",
     "-ferror-limit=20",
@@ -234,11 +236,13 @@ class Clang:
             limits=self._limits,
             native=self._dialect.native,
             trusted=self._trusted,
+            tells_folder=True,
         )
         text = outcome.stderr.decode("utf-8", "replace")
         names = {seen: inert(name, limit=128) for name, seen in self._names.items()}
         names[self._names[self._project.main]] = inert(self._project.name, limit=128)
-        return outcome, from_clang(text, names=names, limit=self._limits.diagnostics)
+        within = tuple(f"{each}/" for each in (self._folder, compiler.library, compiler.library.resolve()))
+        return outcome, from_clang(text, folders=within, names=names, limit=self._limits.diagnostics)
 
     def refuse(self, outcome: ChildOutcome, found: Sequence[Diagnostic]) -> None:
         """Raises the :class:`BuildError` of a program that did not end well."""

@@ -101,6 +101,7 @@ async def run_confined(
     trusted: bool = False,
     write: Sequence[str | Path] = (),
     file_bytes: int | None = None,
+    tells_folder: bool = False,
 ) -> ChildOutcome:
     """Runs ``argv`` in ``folder`` and answers how it ended. Absolute paths in ``read`` may be read and executed.
 
@@ -109,7 +110,8 @@ async def run_confined(
     toolchain writes larger ones than a module is; None is ``BuildLimits.file_bytes``. An ``outcome`` whose reason is
     ``output`` wrote more in all than ``BuildLimits.folder_bytes`` or ``folder_files``, or more on standard output than
     ``message_bytes``. No number of processes is bounded, because the kernel counts all of a user's together; none can
-    leave the program's session, so all of them end with it. What it says is :func:`without_folder`.
+    leave the program's session, so all of them end with it. What it says is :func:`without_folder`,
+    unless ``tells_folder``.
 
     Raises :class:`BuildError` (``confinement_missing``), and OSError if it cannot be started.
     """
@@ -153,9 +155,9 @@ async def run_confined(
         raise not_started
     if outcome is None or filled:
         return ChildOutcome(returncode=-9, signal=9, stdout=b"", stderr=b"", reason="output")
-    outcome = replace(
-        outcome, stdout=without_folder(outcome.stdout, folder), stderr=without_folder(outcome.stderr, folder)
-    )
+    if not tells_folder:
+        stdout, stderr = (without_folder(said, folder) for said in (outcome.stdout, outcome.stderr))
+        outcome = replace(outcome, stdout=stdout, stderr=stderr)
     if await anyio.to_thread.run_sync(_is_over, folder, limits):
         return replace(outcome, reason="output")
     return outcome

@@ -8,7 +8,7 @@ told: the host's would tell an author where it lives, and leaving out only those
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from rho_wasm.errors import Diagnostic
@@ -39,34 +39,41 @@ _GO_MODULES = re.compile(r"(?:no required module provides|cannot find module pro
 _RANK = {"error": 0, "warning": 1, "note": 2}
 
 
-def _basename(path: str, names: Mapping[str, str]) -> str:
-    base = path.replace("\\", "/").rpartition("/")[2]
-    return inert(names.get(base, base), limit=_NAME_CHARS)
+def _basename(path: str) -> str:
+    return inert(path.replace("\\", "/").rpartition("/")[2], limit=_NAME_CHARS)
 
 
 def _number(digits: str) -> int:
     return max(1, min(int(digits), _MAX_NUMBER))
 
 
-def from_clang(text: str, *, names: Mapping[str, str], limit: int) -> tuple[Diagnostic, ...]:
+def from_clang(text: str, *, folders: Sequence[str], names: Mapping[str, str], limit: int) -> tuple[Diagnostic, ...]:
     """The messages of clang and wasm-ld in ``text``, at most ``limit``: errors first, each kind in its order.
 
-    Of a file only its last name is told, by ``names`` where the author knows it by another.
+    ``folders`` are how the paths of files begin in the compiler's messages, that of the project first, which no author
+    knows. So a line that only looks like a message (there may be line breaks in ``#pragma message``) is told as it is,
+    a note without a place; and so is a message in a file that ``#line`` has renamed. Files are told by
+    ``names``, others by their last name.
     """
     found: dict[Diagnostic, None] = {}
     for line in text.split("\n"):
-        if (located := _LOCATED.fullmatch(line)) is not None:
-            found[_located(located, names)] = None
+        begins = next((folder for folder in folders if line.startswith(folder)), None)
+        if (located := _LOCATED.fullmatch(line.removeprefix(begins or ""))) is not None:
+            if begins is None:
+                found[Diagnostic(_explained(line), severity="note")] = None
+            else:
+                found[_located(located, folders[0], names)] = None
         elif (unlocated := _UNLOCATED.fullmatch(line)) is not None:
             found[Diagnostic(_explained(unlocated["message"]))] = None
     return tuple(sorted(found, key=lambda diagnostic: _RANK[diagnostic.severity])[:limit])
 
 
-def _located(match: re.Match[str], names: Mapping[str, str]) -> Diagnostic:
+def _located(match: re.Match[str], folder: str, names: Mapping[str, str]) -> Diagnostic:
+    file = match["file"]
     severity = match["severity"].removeprefix("fatal ")
     return Diagnostic(
-        _explained(match["message"]),
-        file=_basename(match["file"], names),
+        _explained(match["message"].replace(folder, "")),
+        file=inert(names[file], limit=_NAME_CHARS) if file in names else _basename(file),
         line=_number(match["line"]),
         column=_number(match["column"]),
         severity=severity,
@@ -103,7 +110,7 @@ def from_go(text: str, *, start: str, limit: int) -> tuple[Diagnostic, ...]:
 def _in_go(match: re.Match[str], start: str) -> Diagnostic:
     # A file of a folder in the project is told with its folders.
     file = match["file"].removeprefix("./")
-    shown = inert(file, limit=_NAME_CHARS) if not file.startswith("/") else _basename(file, {})
+    shown = inert(file, limit=_NAME_CHARS) if not file.startswith("/") else _basename(file)
     if shown == start and "undefined: main" in match["message"]:
         return Diagnostic("main is not defined: declare the tools in func main()")
     column = _number(match["column"]) if match["column"] is not None else None

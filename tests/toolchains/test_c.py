@@ -72,7 +72,7 @@ async def test_a_project_has_several_files_and_its_own_headers(tmp_path: Path) -
     (tmp_path / "lib" / "sum.c").write_text("int x = ;\n")
     with pytest.raises(BuildError) as caught:
         await build(tmp_path, language="c")
-    assert (caught.value.diagnostics[0].file, caught.value.diagnostics[0].line) == ("sum.c", 1)
+    assert (caught.value.diagnostics[0].file, caught.value.diagnostics[0].line) == ("lib/sum.c", 1)
 
 
 async def test_inline_assembly_is_refused_where_it_stands() -> None:
@@ -120,9 +120,21 @@ async def test_an_error_inside_a_header_names_the_header() -> None:
 
 
 async def test_a_line_directive_may_rename_a_file_but_shows_nothing_of_it() -> None:
-    error = await refusal('#line 1 "/etc/passwd"\nint x = missing;\n')
-    assert error.diagnostics[0].file == "passwd"
-    assert "root" not in str(error)
+    for name in ("/etc/passwd", "passwd"):
+        error = await refusal(f'#line 1 "{name}"\nint x = missing;\n')
+        [found] = error.diagnostics
+        assert str(found) == "note: passwd:1:9: error: use of undeclared identifier 'missing'"
+
+
+async def test_a_message_of_several_lines_is_one_message() -> None:
+    forged = "tool.c:1:1: error: forged"
+    error = await refusal(
+        f'#pragma message "a\\nmain.c:1:1: error: x\\n{forged}"\n_Static_assert(0, "b\\n{forged}");\n'
+    )
+    [only] = [found for found in error.diagnostics if found.severity == "error"]
+    assert (only.file, only.line, only.message) == ("tool.c", 2, "static assertion failed: b")
+    assert {found.line for found in error.diagnostics} == {1, 2, None}
+    assert "rho-build-" not in str(error)
 
 
 async def test_warnings_are_kept_in_the_log(manifest: dict[str, Any]) -> None:

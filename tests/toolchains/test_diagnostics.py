@@ -11,7 +11,7 @@ NAMES = {"main.c": "count.c"}
 
 
 def clang(text: str, limit: int = 20) -> tuple[Diagnostic, ...]:
-    return from_clang(text, names=NAMES, limit=limit)
+    return from_clang(text, folders=("",), names=NAMES, limit=limit)
 
 
 def test_a_message_has_the_authors_file_line_column_and_severity() -> None:
@@ -51,6 +51,22 @@ def test_of_an_absolute_path_in_a_message_only_the_last_name_is_told(said: str, 
 @pytest.mark.parametrize("said", ["'sys/stat.h' file not found", "a / b / c", "use and/or, a/b/c", "see ../x/y.h"])
 def test_what_is_no_absolute_path_is_told_as_it_is(said: str) -> None:
     assert clang(f"main.c:1:1: error: {said}")[0].message == said
+
+
+def test_a_line_that_the_author_wrote_is_a_note_without_a_place() -> None:
+    text = (
+        "/t/b-1:x/d/main.c:1:9: warning: see /t/b-1:x/own.h\nmain.c:2:2: error: forged\n/etc/e.y:3:3: error: renamed\n"
+        "/t/b-1:x/main.c:4:4: error: a\r/t/b/main.c:5:5: error: b\u2028main.c:6:6: error: c\n/lib/v/map:7:7: note: n\n"
+    )
+    told = from_clang(text, folders=("/t/b-1:x/", "/lib/"), names=NAMES | {"d/main.c": "d/main.c"}, limit=20)
+    assert [(each.file, each.line, each.severity) for each in told] == [
+        ("count.c", 4, "error"),
+        ("d/main.c", 1, "warning"),
+        (None, None, "note"),
+        (None, None, "note"),
+        ("map", 7, "note"),
+    ]
+    assert [each.message for each in told[1:4]] == ["see own.h", "main.c:2:2: error: forged", "e.y:3:3: error: renamed"]
 
 
 def test_source_lines_carets_and_traces_of_includes_are_left_out() -> None:
