@@ -311,6 +311,30 @@ RHO_API bool rho__as_string(rho_value value, int major, rho_str *out) {
 }
 RHO_API bool rho_as_text(rho_value value, rho_str *out) { return rho__as_string(value, 3, out); }
 RHO_API bool rho_as_bytes(rho_value value, rho_str *out) { return rho__as_string(value, 2, out); }
+RHO_API int rho__six_bits(char of) {
+    if (of >= 'A' && of <= 'Z') return of - 'A';
+    if (of >= 'a' && of <= 'z') return of - 'a' + 26;
+    if (of >= '0' && of <= '9') return of - '0' + 52;
+    return of == '+' || of == '-' ? 62 : of == '/' || of == '_' ? 63 : -1;
+}
+/* Bytes as they are; JSON has none, so there they are base64, in either alphabet, padded or not. */
+RHO_API bool rho_to_bytes(rho_value value, rho_str *out) {
+    rho_str text;
+    if (!rho_as_text(value, &text)) return rho_as_bytes(value, out);
+    size_t size = text.size, made = 0;
+    while (size > 0 && text.data[size - 1] == '=') size--;
+    if (size % 4 == 1 || text.size - size > (4 - size % 4) % 4) return false; /* padding fills up four, no more */
+    uint8_t *bytes = RHO_NEW(uint8_t, size / 4 * 3 + 2);
+    uint32_t bits = 0;
+    for (size_t at = 0; at < size; at++) {
+        int six = rho__six_bits(text.data[at]);
+        if (six < 0) return false;
+        bits = bits << 6 | (uint32_t)six;
+        if (at % 4 > 0) bytes[made++] = (uint8_t)(bits >> (6 - 2 * (at % 4)));
+    }
+    *out = (rho_str){(const char *)bytes, made};
+    return true;
+}
 
 /* Items of an array, or pairs of a map, in their order; of any other value none. */
 typedef struct { rho_value rest; uint64_t left; } rho_items;
@@ -355,22 +379,22 @@ RHO_API bool rho_get(rho_value map, const char *key, rho_value *out) {
     return false;
 }
 /* rho_get_int(map, "key", &out): false, and `out` is left alone, if it is absent or of another kind. With a default:
- * rho_int_or(map, "key", 5). */
-#define RHO__GETTER(name, type) \
+ * rho_int_or(map, "key", 5). Bytes are a rho_str, and may be given as base64 text. */
+#define RHO__GETTER(name, type, read) \
     RHO_API bool rho_get_##name(rho_value map, const char *key, type *out) { \
         rho_value item; \
-        return rho_get(map, key, &item) && rho_as_##name(item, out); \
+        return rho_get(map, key, &item) && read(item, out); \
     } \
     RHO_API type rho_##name##_or(rho_value map, const char *key, type otherwise) { \
         (void)rho_get_##name(map, key, &otherwise); \
         return otherwise; \
     }
-RHO__GETTER(int, int64_t)
-RHO__GETTER(uint, uint64_t)
-RHO__GETTER(float, double)
-RHO__GETTER(bool, bool)
-RHO__GETTER(text, rho_str)
-RHO__GETTER(bytes, rho_str)
+RHO__GETTER(int, int64_t, rho_as_int)
+RHO__GETTER(uint, uint64_t, rho_as_uint)
+RHO__GETTER(float, double, rho_as_float)
+RHO__GETTER(bool, bool, rho_as_bool)
+RHO__GETTER(text, rho_str, rho_as_text)
+RHO__GETTER(bytes, rho_str, rho_to_bytes)
 RHO_API bool rho_has(rho_value map, const char *key) {
     rho_value item;
     return rho_get(map, key, &item);
@@ -624,6 +648,41 @@ RHO_API bool rho_host_call(const char *capability, const rho_out *arguments, rho
 }
 
 /* ---- JSON, for what is easier to write than to put together; single quotes do as well as double ones ---- */
+/* The text that is read, and where it stands in a declaration: the tool, the part of it, and that one's name or number. */
+typedef struct { const char *text, *tool, *part, *name; size_t number; } rho__json_place;
+RHO_SHARED rho__json_place rho__json;
+RHO_API void rho__json_in(const char *tool, const char *part, const char *name, size_t number) {
+    rho__json = (rho__json_place){NULL, tool, part, name, number};
+}
+RHO_API void rho__say(rho_out *line, const char *text, size_t size) { rho__copy(rho__room(line, size), text, size); }
+RHO_API void rho__say_text(rho_out *line, const char *text) { rho__say(line, text, rho__length(text)); }
+RHO_API void rho__say_number(rho_out *line, size_t number) {
+    char digits[20];
+    size_t at = sizeof digits;
+    do digits[--at] = (char)('0' + number % 10);
+    while ((number /= 10) > 0);
+    rho__say(line, digits + at, sizeof digits - at);
+}
+/* Says what is wrong, where that is declared and at which byte of the text, the first being 1; and traps. */
+__attribute__((noinline, noreturn, unused)) static void rho__json_wrong(const char *at, const char *why) {
+    rho_out *line = rho_new_out();
+    size_t shown = rho__length(at);
+    if (rho__json.tool != NULL) {
+        rho__say_text(line, rho__json.tool), rho__say_text(line, ", "), rho__say_text(line, rho__json.part);
+        if (rho__json.name != NULL) rho__say_text(line, " "), rho__say_text(line, rho__json.name);
+        if (rho__json.number > 0) rho__say_text(line, " "), rho__say_number(line, rho__json.number);
+        rho__say_text(line, ": ");
+    }
+    rho__say_text(line, "JSON: "), rho__say_text(line, why), rho__say_text(line, ", at ");
+    if (shown == 0) rho__say_text(line, "the end");
+    else {
+        rho__say_text(line, "byte "), rho__say_number(line, (size_t)(at - rho__json.text) + 1), rho__say_text(line, ": ");
+        if (shown > 40) for (shown = 40; shown > 0 && (at[shown] & 0xC0) == 0x80;) shown--; /* no half a character */
+        rho__say(line, at, shown);
+    }
+    rho_log_str(RHO_ERROR, (rho_str){(const char *)line->data, line->size});
+    rho__trap();
+}
 RHO_API bool rho__json_is(const char **at, const char *word) {
     size_t size = rho__length(word);
     for (size_t n = 0; n < size; n++) if ((*at)[n] != word[n]) return false;
@@ -644,13 +703,14 @@ RHO_API rho_str rho__json_text(const char **at) {
             for (++*at; *escape != '\0' && *escape != **at;) escape += 2;
             found = *escape == '\0' ? '\0' : escape[1];
         }
-        if (found == '\0') rho_panic("JSON: a text without an end, or an escape that is not known: write the character");
+        if (found == '\0') rho__json_wrong(*at, "a text without an end, or an escape that is not known: write the character");
         text[size++] = found;
     }
     ++*at;
     return (rho_str){text, size};
 }
 RHO_API void rho__json_number(rho_out *out, const char **at) {
+    const char *start = *at;
     uint64_t digits = 0;
     int count = 0, scale = 0, exponent = 0;
     bool minus = rho__json_is(at, "-"), whole = true;
@@ -672,7 +732,7 @@ RHO_API void rho__json_number(rho_out *out, const char **at) {
         if (down) exponent = -exponent;
     }
     exponent -= scale;
-    if (count > (whole ? 18 : 15) || exponent > 22 || exponent < -22) rho_panic("JSON: a number with too many digits");
+    if (count > (whole ? 18 : 15) || exponent > 22 || exponent < -22) rho__json_wrong(start, "a number with too many digits");
     if (whole) {
         rho_put_int(out, minus ? -(int64_t)digits : (int64_t)digits);
         return;
@@ -690,13 +750,13 @@ RHO_API void rho__json_value(rho_out *out, const char **at) {
         if (map) rho_put_map(out);
         else rho_put_array(out);
         for (rho__json_space(at); **at != close; rho__json_space(at), first = false) {
-            if (!first && !rho__json_is(at, ",")) rho_panic("JSON: a comma or an end is missing");
+            if (!first && !rho__json_is(at, ",")) rho__json_wrong(*at, "a comma or an end is missing");
             rho__json_space(at);
             if (map) {
-                if (**at != '"' && **at != '\'') rho_panic("JSON: a key is missing");
+                if (**at != '"' && **at != '\'') rho__json_wrong(*at, "a key is missing");
                 rho_put_key_str(out, rho__json_text(at));
                 rho__json_space(at);
-                if (!rho__json_is(at, ":")) rho_panic("JSON: a colon is missing");
+                if (!rho__json_is(at, ":")) rho__json_wrong(*at, "a colon is missing");
             }
             rho__json_value(out, at);
         }
@@ -707,13 +767,14 @@ RHO_API void rho__json_value(rho_out *out, const char **at) {
     else if (rho__json_is(at, "true")) rho_put_bool(out, true);
     else if (rho__json_is(at, "false")) rho_put_bool(out, false);
     else if (rho__json_is(at, "null")) rho_put_null(out);
-    else rho_panic("JSON: a value is missing");
+    else rho__json_wrong(*at, "a value is missing");
 }
 /* One value. Whole numbers have at most 18 digits, others 15 and an exponent of at most 22. Traps where it is no JSON. */
 RHO_API void rho_put_json(rho_out *out, const char *text) {
+    rho__json.text = text;
     rho__json_value(out, &text);
     rho__json_space(&text);
-    if (*text != '\0') rho_panic("JSON: something comes after the value");
+    if (*text != '\0') rho__json_wrong(text, "something comes after the value");
 }
 RHO_API void rho_set_json(rho_out *out, const char *key, const char *text) {
     rho_put_key(out, key);
@@ -728,9 +789,10 @@ typedef struct {
 typedef struct {
     const char *name, *description, *type;
     bool optional, has_minimum, has_maximum;
-    double minimum, maximum;    /* of a number, of the length of a text, of the items of an array */
+    double minimum, maximum;    /* of a number, of the length of a text (of bytes: of their base64), of an array's items */
     const char *const *choices; /* texts that end with NULL */
     const char *items, *schema; /* JSON: the schema of an array's items; a schema in the place of all the rest */
+    const char *encoding;       /* what bytes are in JSON, which has none */
 } rho_argument;
 typedef struct { const char *arguments, *answer; } rho_example; /* JSON: {"ok": ...}, {"error": ...} */
 typedef struct {
@@ -758,6 +820,7 @@ typedef struct {
 #define RHO_IDEMPOTENT .idempotent = true
 /* RHO_..._ARG("name", "What a model reads.", ...) */
 #define RHO_TEXT_ARG(...) {.type = "string", .name = __VA_ARGS__}
+#define RHO_BYTES_ARG(...) {.type = "string", .encoding = "base64", .name = __VA_ARGS__}
 #define RHO_INT_ARG(...) {.type = "integer", .name = __VA_ARGS__}
 #define RHO_FLOAT_ARG(...) {.type = "number", .name = __VA_ARGS__}
 #define RHO_BOOL_ARG(...) {.type = "boolean", .name = __VA_ARGS__}
@@ -817,6 +880,7 @@ RHO_API void rho__put_argument(rho_out *out, const rho_argument *argument) {
     }
     rho_put_map(out);
     if (argument->type != NULL) rho_set_text(out, "type", argument->type);
+    if (argument->encoding != NULL) rho_set_text(out, "contentEncoding", argument->encoding);
     rho_set_text(out, "description", argument->description == NULL ? "" : argument->description);
     if (argument->has_minimum) rho__set_bound(out, argument, true, argument->minimum);
     if (argument->has_maximum) rho__set_bound(out, argument, false, argument->maximum);
@@ -828,13 +892,14 @@ RHO_API void rho__put_argument(rho_out *out, const rho_argument *argument) {
     if (argument->items != NULL) rho_set_json(out, "items", argument->items);
     rho_end(out);
 }
-RHO_API void rho__put_input_schema(rho_out *out, const rho_argument *arguments) {
+RHO_API void rho__put_input_schema(rho_out *out, const char *tool, const rho_argument *arguments) {
     size_t needed = 0;
     rho_put_map(out);
     rho_set_text(out, "type", "object");
     rho_put_key(out, "properties"), rho_put_map(out);
     for (const rho_argument *each = arguments; each != NULL && each->name != NULL; each++) {
         rho_put_key(out, each->name);
+        rho__json_in(tool, "argument", each->name, 0);
         rho__put_argument(out, each);
         needed += !each->optional;
     }
@@ -848,25 +913,36 @@ RHO_API void rho__put_input_schema(rho_out *out, const rho_argument *arguments) 
     rho_set_bool(out, "additionalProperties", false);
     rho_end(out);
 }
-RHO_API void rho__put_tool(rho_out *out, const rho_declared *tool) {
+/* `part` is of the tool; JSON that is NULL was not said. */
+RHO_API void rho__set_part(rho_out *out, const char *tool, const char *part, const char *json) {
+    if (json == NULL) return;
+    rho__json_in(tool, part, NULL, 0);
+    rho_set_json(out, part, json);
+}
+RHO_API void rho__put_example(rho_out *out, const char *tool, size_t number, rho_example example) {
     rho_put_map(out);
-    rho_set_text(out, "name", tool->tool.name);
+    rho__json_in(tool, "arguments of example", NULL, number);
+    rho_set_json(out, "arguments", example.arguments);
+    rho__json_in(tool, "answer of example", NULL, number);
+    rho_set_json(out, "answer", example.answer);
+    rho_end(out);
+}
+RHO_API void rho__put_tool(rho_out *out, const rho_declared *tool) {
+    const char *name = tool->tool.name;
+    rho_put_map(out);
+    rho_set_text(out, "name", name);
     rho_set_text(out, "description", tool->description);
-    rho_put_key(out, "input_schema"), rho__put_input_schema(out, tool->arguments);
-    if (tool->output_schema != NULL) rho_set_json(out, "output_schema", tool->output_schema);
-    if (tool->metadata != NULL) rho_set_json(out, "metadata", tool->metadata);
+    rho_put_key(out, "input_schema"), rho__put_input_schema(out, name, tool->arguments);
+    rho__set_part(out, name, "output_schema", tool->output_schema);
+    rho__set_part(out, name, "metadata", tool->metadata);
     if (tool->timeout_ms > 0) rho_set_uint(out, "timeout_ms", tool->timeout_ms);
     if (tool->read_only) rho_set_bool(out, "read_only", true);
     if (tool->destructive) rho_set_bool(out, "destructive", true);
     if (tool->idempotent) rho_set_bool(out, "idempotent", true);
     if (tool->examples != NULL) {
         rho_put_key(out, "examples"), rho_put_array(out);
-        for (const rho_example *each = tool->examples; each->arguments != NULL; each++) {
-            rho_put_map(out);
-            rho_set_json(out, "arguments", each->arguments);
-            rho_set_json(out, "answer", each->answer);
-            rho_end(out);
-        }
+        for (const rho_example *each = tool->examples; each->arguments != NULL; each++)
+            rho__put_example(out, name, (size_t)(each - tool->examples) + 1, *each);
         rho_end(out);
     }
     rho_end(out);

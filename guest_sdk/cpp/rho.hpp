@@ -158,7 +158,7 @@ template <class Owner, class T> struct Field {
 
     /* It need not be given, and then keeps what the struct begins with. A std::optional never need be. */
     constexpr Field optional() const { return with([](Field &made) { made.may_be_missing = true; }); }
-    /* Of a number, of the length of a text, of the items of a list. */
+    /* Of a number, of the length of a text (of bytes: of their base64), of the items of a list. */
     constexpr Field min(double bound) const { return with([bound](Field &made) { made.least = bound; }); }
     constexpr Field max(double bound) const { return with([bound](Field &made) { made.most = bound; }); }
     template <class... Texts> constexpr Field one_of(Texts... texts) const {
@@ -242,8 +242,8 @@ template <class T> bool read(Value from, T &to) {
         to = T(text(found));
         return true;
     } else if constexpr (detail::Blob<T>) {
-        rho_str found;
-        if (!rho_as_bytes(raw, &found)) return false;
+        rho_str found; /* JSON has no bytes: base64 text is taken for them */
+        if (!rho_to_bytes(raw, &found)) return false;
         const auto *data = reinterpret_cast<const std::ranges::range_value_t<T> *>(found.data);
         to = T(data, data + found.size);
         return true;
@@ -435,7 +435,7 @@ template <class T> void put_schema(rho_out *out);
 template <class T> constexpr const char *bound_name(bool low) {
     if constexpr (is_optional<T>) return bound_name<typename T::value_type>(low);
     else if constexpr (std::integral<T> || std::floating_point<T>) return low ? "minimum" : "maximum";
-    else if constexpr (Texts<T>) return low ? "minLength" : "maxLength";
+    else if constexpr (Texts<T> || Blob<T>) return low ? "minLength" : "maxLength"; /* of bytes: of their base64 */
     else return low ? "minItems" : "maxItems";
 }
 template <class T> void set_bound(rho_out *out, bool low, double bound) {
@@ -476,8 +476,10 @@ template <class T> void set_type(rho_out *out) {
         std::size_t needed = 0;
         each_field<T>([&](const auto &field) {
             using Member = std::remove_cvref_t<decltype(std::declval<T>().*field.member)>;
-            if (field.written != nullptr) rho_set_json(out, field.name, field.written);
-            else {
+            if (field.written != nullptr) {
+                rho__json_in(rho__json.tool, "schema of field", field.name, 0);
+                rho_set_json(out, field.name, field.written);
+            } else {
                 rho_put_key(out, field.name), rho_put_map(out);
                 set_type<Member>(out);
                 if (*field.description != '\0') rho_set_text(out, "description", field.description);
@@ -562,26 +564,22 @@ template <class F> struct Tool {
     }
     void declare(rho_out *out) const {
         rho_put_map(out);
+        rho__json_in(name, "schema", nullptr, 0);
         rho_set_text(out, "name", name);
         rho_set_text(out, "description", description);
         rho_put_key(out, "input_schema");
         if constexpr (std::same_as<Arguments, Value>) rho_put_json(out, "{'type': 'object'}");
         else detail::put_schema<Arguments>(out);
         if constexpr (detail::Described<Result>) rho_put_key(out, "output_schema"), detail::put_schema<Result>(out);
-        if (more != nullptr) rho_set_json(out, "metadata", more);
+        rho__set_part(out, name, "metadata", more);
         if (timeout > 0) rho_set_uint(out, "timeout_ms", timeout);
         if (is_read_only) rho_set_bool(out, "read_only", true);
         if (is_destructive) rho_set_bool(out, "destructive", true);
         if (is_idempotent) rho_set_bool(out, "idempotent", true);
         if (examples[0].arguments != nullptr) {
             rho_put_key(out, "examples"), rho_put_array(out);
-            for (const rho_example &each : examples) {
-                if (each.arguments == nullptr) break;
-                rho_put_map(out);
-                rho_set_json(out, "arguments", each.arguments);
-                rho_set_json(out, "answer", each.answer);
-                rho_end(out);
-            }
+            for (std::size_t at = 0; at < examples.size() && examples[at].arguments != nullptr; at++)
+                rho__put_example(out, name, at + 1, examples[at]);
             rho_end(out);
         }
         rho_end(out);
@@ -696,7 +694,10 @@ _LIBCPP_BEGIN_NAMESPACE_STD
 [[noreturn]] RHO_SHARED void __libcpp_verbose_abort(const char *format, ...) noexcept {
     va_list more;
     va_start(more, format);
-    rho_panic(string_view(format) == "%s" ? va_arg(more, const char *) : format);
+    string_view said = string_view(format) == "%s" ? va_arg(more, const char *) : format;
+    while (said.ends_with('\n')) said.remove_suffix(1);
+    rho_log_str(RHO_ERROR, rho::str(said));
+    rho__trap();
 }
 RHO_SHARED size_t __hash_memory(_LIBCPP_NOESCAPE const void *from, size_t size) noexcept { /* FNV-1a */
     const auto *at = static_cast<const unsigned char *>(from);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import math
 import struct
 import subprocess
@@ -16,6 +17,8 @@ from hypothesis import strategies as st
 
 from rho_wasm import plain, resources
 from rho_wasm.dynamic.artifact import Artifact
+from rho_wasm.errors import BuildError
+from rho_wasm.toolchains import build
 from tests.guest_sdk.conftest import GUESTS
 from tests.guest_sdk.raw import RawGuest
 
@@ -157,8 +160,8 @@ def test_values_are_read_and_written_as_deep_as_the_host_sends_them(guest: RawGu
         (True, {"bool": True}),
         (False, {"bool": False}),
         (None, {}),
-        ("text", {"text": "text", "text_or": "text"}),
-        (b"\x00\x01", {"bytes": 2}),
+        ("texts", {"text": "texts", "text_or": "texts"}),
+        (b"\x00\x01", {"bytes": b"\x00\x01"}),
         ([1, 2, 3], {"count": 3}),
         ({"a": 1}, {"count": 1}),
     ],
@@ -166,6 +169,93 @@ def test_values_are_read_and_written_as_deep_as_the_host_sends_them(guest: RawGu
 def test_a_getter_takes_its_own_kind_and_what_fits_only(guest: RawGuest, value: Any, expected: dict[str, Any]) -> None:
     defaults = {"has": True, "count": 0, "int_or": -7, "text_or": "none"}
     assert same(guest.call("getters", {"value": value}), {"ok": defaults | expected})
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("", b""),
+        ("QQ==", b"A"),
+        ("QQ=", b"A"),
+        ("QQ", b"A"),
+        ("QUE=", b"AA"),
+        ("QUJD", b"ABC"),
+        ("-_8=", b"\xfb\xff"),
+        ("+/8", b"\xfb\xff"),
+        ("=", None),
+        ("====", None),
+        ("A===", None),
+        ("QQ===", None),
+        ("QUJDR", None),
+        ("Q=Q=", None),
+        ("QQ==QQ==", None),
+        ("QQ\n", None),
+        ("Q Q=", None),
+        ("üü", None),
+        ("QQ.=", None),
+    ],
+)
+def test_bytes_are_taken_as_base64_text_too(guest: RawGuest, text: str, meant: bytes | None) -> None:
+    assert guest.call("getters", {"value": text})["ok"].get("bytes") == meant
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.binary(), url_safe=st.booleans(), padded=st.booleans())
+def test_any_bytes_come_in_base64_as_they_were(guest: RawGuest, data: bytes, url_safe: bool, padded: bool) -> None:
+    text = (base64.urlsafe_b64encode if url_safe else base64.standard_b64encode)(data).decode()
+    answer = guest.call("getters", {"value": text if padded else text.rstrip("=")})
+    assert answer["ok"]["bytes"] == data
+
+
+KEEP = """#include "rho.h"
+static rho_answer keep(rho_value arguments) {
+    rho_str data = rho_bytes_or(arguments, "data", rho_str_of(""));
+    rho_out *out = rho_new_out();
+    rho_put_bytes(out, data.data, data.size);
+    return rho_ok(out);
+}
+RHO_GUEST(RHO_TOOL(keep, "Keeps.", RHO_ARGUMENTS(RHO_BYTES_ARG("data", "What.", RHO_MIN(4))%s)%s))
+"""
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["trio"])
+async def test_an_argument_of_bytes_is_declared_as_base64() -> None:
+    artifact = await build(KEEP % ("", ""), language="c")
+    [tool] = artifact.manifest.tools
+    assert tool.input_schema["properties"] == {
+        "data": {"type": "string", "contentEncoding": "base64", "description": "What.", "minLength": 4}
+    }
+    guest = RawGuest(artifact.wasm)
+    assert guest.call("keep", {"data": "QUJD"}) == {"ok": b"ABC"}
+    assert guest.call("keep", {"data": b"\x00"}) == {"ok": b"\x00"}
+    assert guest.call("keep", {"data": "no base64"}) == {"ok": b""}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["trio"])
+@pytest.mark.parametrize(
+    ("argument", "more", "said"),
+    [
+        (
+            "",
+            """, RHO_EXAMPLES({"{}", "{'ok': 1}"}, {"{bad", "{}"})""",
+            "keep, arguments of example 2: JSON: a key is missing, at byte 2: bad",
+        ),
+        ("", """, RHO_EXAMPLES({"{}", "{'ok"})""", "keep, answer of example 1: JSON: a text without an end"),
+        ("", """, RHO_EXAMPLES({"{}", "{'ok': "})""", "example 1: JSON: a value is missing, at the end"),
+        ("", ', RHO_METADATA("[1 2]")', "keep, metadata: JSON: a comma or an end is missing, at byte 4: 2]"),
+        (
+            """, RHO_ANY_ARG("n", "N.", RHO_SCHEMA("{} %s"))""" % ("x" * 39 + "ü" * 300),
+            "",
+            f"keep, argument n: JSON: something comes after the value, at byte 4: {'x' * 39}\n",
+        ),
+    ],
+)
+async def test_json_that_is_wrong_is_named_by_where_it_is_declared(argument: str, more: str, said: str) -> None:
+    with pytest.raises(BuildError) as refused:
+        await build(KEEP % (argument, more), language="c")
+    assert said in f"{refused.value}\n"
 
 
 def test_a_missing_argument_is_told_from_one_that_is_null(guest: RawGuest) -> None:

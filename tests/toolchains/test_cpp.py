@@ -198,9 +198,17 @@ async def test_arguments_become_structs_and_structs_answers(tools: Artifact) -> 
     part = {"name": "bolt", "weight": 1.5, "data": b"\x00\xff"}
     full = {"parts": [part], "counts": {"a": 1}, "small": -128, "yes": True, "kind": "b", "any": [1, {"x": None}]}
     assert guest.call("back", full) == {"ok": full}
+    for text in ("AP8=", "AP8"):
+        assert guest.call("back", full | {"parts": [part | {"data": text}]}) == {"ok": full}
     least = {"parts": [{"name": "nut", "data": b""}], "counts": {}, "small": 1, "yes": False, "kind": "a", "any": None}
     assert guest.call("back", {"parts": [{"name": "nut"}], "counts": {}}) == {"ok": least}
-    wrongs: dict[str, Any] = {"small": 128, "yes": 1, "parts": [{}], "counts": {"a": 1.5}, "kind": b"a"}
+    wrongs: dict[str, Any] = {
+        "small": 128,
+        "yes": 1,
+        "parts": [{"name": "nut", "data": "A"}],
+        "counts": {"a": 1.5},
+        "kind": b"a",
+    }
     for name, value in wrongs.items():
         [reason] = guest.call("back", {"parts": [], "counts": {}} | {name: value}).values()
         assert reason == f"{name} is missing, or is no value that fits"
@@ -220,7 +228,15 @@ async def test_an_index_out_of_range_ends_the_call_with_a_line_in_its_log(tools:
         guest.call("outside", {"count": 3})
     [(level, line)] = guest.log
     assert level == 40
-    assert "vector[] index out of bounds" in line
+    assert line.endswith("vector[] index out of bounds")
+
+
+@pytest.mark.slow
+async def test_json_that_is_wrong_is_named_by_where_it_is_declared() -> None:
+    tool = 'RHO_GUEST(rho::tool("one", "One.", [] { return 1; }).example("{}", "{\'ok\': 1}").example("{bad", "{}"))\n'
+    with pytest.raises(BuildError) as caught:
+        await build(f'#include "rho.hpp"\n{tool}', language="cpp")
+    assert "one, arguments of example 2: JSON: a key is missing, at byte 2: bad" in str(caught.value)
 
 
 @pytest.mark.slow

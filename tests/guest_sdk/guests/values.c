@@ -73,7 +73,7 @@ static rho_answer getters(rho_value arguments) {
     if (rho_get_float(arguments, "value", &number)) rho_set_float(out, "float", number);
     if (rho_get_bool(arguments, "value", &yes)) rho_set_bool(out, "bool", yes);
     if (rho_get_text(arguments, "value", &text)) rho_set_str(out, "text", text);
-    if (rho_get_bytes(arguments, "value", &bytes)) rho_set_uint(out, "bytes", bytes.size);
+    if (rho_get_bytes(arguments, "value", &bytes)) rho_put_key(out, "bytes"), rho_put_bytes(out, bytes.data, bytes.size);
     if (rho_get(arguments, "value", &value)) rho_set_uint(out, "count", rho_count(value));
     rho_set_int(out, "int_or", rho_int_or(arguments, "value", -7));
     rho_set_str(out, "text_or", rho_text_or(arguments, "value", rho_str_of("none")));
