@@ -15,7 +15,6 @@ import anyio
 import anyio.to_thread
 import typer
 
-from rho_wasm.calls import ToolCall
 from rho_wasm.cli.modules import DEFAULT_STORE
 from rho_wasm.cli.options import (
     JsonOption,
@@ -30,6 +29,7 @@ from rho_wasm.cli.output import Output, UsageProblem
 from rho_wasm.cli.progress import build_progress
 from rho_wasm.cli.results import show_result
 from rho_wasm.cli.store import author_name, next_command
+from rho_wasm.cli.uncounted import uncounted_calls
 from rho_wasm.cli.watching import changes
 from rho_wasm.dynamic.artifact import Artifact
 from rho_wasm.dynamic.generation import Generation
@@ -37,6 +37,7 @@ from rho_wasm.errors import BuildError, GateRejected, RhoError, UnknownGeneratio
 from rho_wasm.frozen import thaw
 from rho_wasm.host import Host
 from rho_wasm.plain import jsonable
+from rho_wasm.results import ToolResult
 from rho_wasm.toolchains.pipeline import language_of, read_suffixes
 from rho_wasm.untrusted import inert
 
@@ -64,7 +65,8 @@ def dev(
 ) -> int:
     """Watch a source: build it, make it live in the store (through the gates) and call it after each change.
 
-    Ctrl-C ends it. With --json each event is an object on a line of its own.
+    These calls count for and against no tool: none strikes. Ctrl-C ends it. With --json each event is an object on a
+    line of its own.
     """
     output = Output(as_json=as_json)
     if not source.exists():
@@ -84,13 +86,20 @@ def dev(
             group.start_soon(_until_told, group.cancel_scope)
             rounds = _Rounds(output, host, source, store=store, policy=policy, language=language, trusted=trusted)
             rounds.call, rounds.arguments = call, arguments
-            rounds.tell("watching", f"watching {source}, store {store}; Ctrl-C ends it", style="bold")
-            watched = [source, Path(arguments[1:])] if arguments.startswith("@") else [source]
+            rounds.tell(
+                "watching",
+                f"watching {source}, store {store}; Ctrl-C ends it",
+                style="bold",
+                path=str(source),
+                store=str(store),
+            )
+            given = [Path(arguments[1:])] if arguments.startswith("@") else []
+            watched = [source, *given]
             if not source.is_dir():
                 watched.append(source.with_name(f"{source.stem}.manifest.json"))
             suffixes = read_suffixes(language or await _language(source))
-            async for _ in changes(watched, suffixes=suffixes, apart_from=[store]):
-                await rounds.once()
+            async for changed in changes(watched, suffixes=suffixes, apart_from=[store]):
+                await rounds.once(build=not changed.issubset(given))
 
     anyio.run(watch)
     _tell(output, "stopped", "stopped", {})
@@ -130,6 +139,8 @@ class _Rounds:
     trusted: bool = field(kw_only=True)
     call: str | None = None
     arguments: str = "{}"
+    _built: Artifact | None = None
+    """What the last build made, None where it failed."""
     _waiting: tuple[int, str] | None = None
     """A candidate of an earlier round that waits for a person, and the hash of its artifact."""
     _refused: dict[tuple[str, int], GateRejected] = field(default_factory=dict)
@@ -141,21 +152,29 @@ class _Rounds:
         """One event: an object with ``--json``, a line for a person."""
         _tell(self.output, event, said, told, style)
 
-    async def once(self) -> None:
-        """Builds, stages, switches, calls. Never raises for what its author can mend."""
+    async def once(self, *, build: bool) -> None:
+        """Builds, stages, switches, calls. Never raises for what its author can mend.
+
+        Without ``build`` the artifact of the last build is taken, if there is one.
+        """
         try:
-            with build_progress(self.output, f"building {self.source}") as progress:
-                began = anyio.current_time()
-                artifact = await artifact_of(
-                    self.source, language=self.language, trusted=self.trusted, progress=progress
-                )
-            took = round((anyio.current_time() - began) * 1000)
-            self._show_built(artifact, took)
+            artifact = self._built
+            if build or artifact is None:
+                artifact = await self._build()
             if await self._make_live(artifact):
                 await self._call(artifact)
         except (RhoError, OSError) as error:
             self._show_error(error)
         self.tell("idle", "waiting for a change", style="dim")
+
+    async def _build(self) -> Artifact:
+        self._built = None
+        began = anyio.current_time()
+        with build_progress(self.output, f"building {self.source}") as progress:
+            built = await artifact_of(self.source, language=self.language, trusted=self.trusted, progress=progress)
+        self._show_built(built, round((anyio.current_time() - began) * 1000))
+        self._built = built
+        return built
 
     def _show_built(self, artifact: Artifact, took: int) -> None:
         said = f"built {artifact.sha256[:12]}  {len(artifact.wasm):,} bytes  {took} ms  {artifact.toolchain}"
@@ -165,6 +184,8 @@ class _Rounds:
 
     async def _make_live(self, artifact: Artifact) -> bool:
         """Whether it is live now."""
+        if await self._is_quarantined(artifact):
+            return False
         live = self.host.source.live()
         if all(name in live.tools and live.tools[name].artifact == artifact.sha256 for name in artifact.tools):
             self.tell("live", f"generation {live.number} has it already", generation=live.number, tools=[*live.tools])
@@ -194,6 +215,20 @@ class _Rounds:
         self.tell(
             "live", f"generation {live.number} is live", style="green", generation=live.number, tools=[*live.tools]
         )
+        return True
+
+    async def _is_quarantined(self, artifact: Artifact) -> bool:
+        """Whether a version of it is, by real calls: then nothing is staged, and it is said what to do."""
+        quarantines = await anyio.to_thread.run_sync(self.host.source.quarantines)
+        versions = {held.version for held in quarantines if held.active and held.mode == "revert"}
+        tools = sorted(each.tool for each in versions if each.artifact == artifact.sha256)
+        if not tools:
+            return False
+        steps = [next_command("pardon", tool, store=self.store, policy=self.policy) for tool in tools]
+        said = f"this version is quarantined ({', '.join(tools)}): change the source, or pardon it and save once more"
+        self.tell("quarantined", said, style="yellow", tools=tools, next=steps)
+        for step in steps:
+            self.output.say("    ", step, style="dim")
         return True
 
     async def _candidate(self, artifact: Artifact) -> Generation:
@@ -228,24 +263,35 @@ class _Rounds:
         ]
 
     async def _call(self, artifact: Artifact) -> None:
+        calls = self._calls(artifact)
+        if not calls:
+            said = "nothing is called: no tool has an example without host calls; give --call TOOL --arguments JSON"
+            self.tell("not_called", said, style="yellow", tools=[*artifact.tools])
+            return
+        async with uncounted_calls(self.host, artifact) as call:
+            for name, arguments in calls:
+                self._show_call(name, arguments, await call(name, arguments))
+
+    def _calls(self, artifact: Artifact) -> list[tuple[str, dict[str, Any]]]:
+        """Tools and their arguments."""
         if self.call is not None:
             if self.call not in artifact.tools:
                 raise UsageProblem(f"{self.source} has no tool {self.call!r}: it has {', '.join(artifact.tools)}")
-            await self._call_tool(self.call, parse_arguments(self.arguments))
-            return
-        for tool in artifact.manifest.tools:
-            # What an example's host calls answer is written in it; here they would ask the host's own grants.
-            for example in [each for each in tool.examples if not each.host][:_EXAMPLES]:
-                await self._call_tool(tool.name, thaw(example.arguments))
+            return [(self.call, parse_arguments(self.arguments))]
+        # What an example's host calls answer is written in it; here they would ask the host's own grants.
+        return [
+            (tool.name, thaw(example.arguments))
+            for tool in artifact.manifest.tools
+            for example in [each for each in tool.examples if not each.host][:_EXAMPLES]
+        ]
 
-    async def _call_tool(self, name: str, arguments: dict[str, Any]) -> None:
-        result = await self.host.runner.run(ToolCall(id=f"dev-{anyio.current_time()}", name=name, arguments=arguments))
-        shown = inert(json.dumps(jsonable(arguments), ensure_ascii=False), limit=_SHOWN_CHARS)
+    def _show_call(self, name: str, arguments: dict[str, Any], result: ToolResult) -> None:
         if self.output.as_json:
             self.tell("call", "", tool=name, arguments=jsonable(arguments), result=result.as_json())
-        else:
-            self.tell("call", f"{name} {shown}", style="cyan")
-            show_result(self.output, result)
+            return
+        shown = inert(json.dumps(jsonable(arguments), ensure_ascii=False), limit=_SHOWN_CHARS)
+        self.tell("call", f"{name} {shown}", style="cyan")
+        show_result(self.output, result)
 
     def _show_error(self, error: RhoError | OSError) -> None:
         if self.output.as_json:

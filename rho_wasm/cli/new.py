@@ -8,7 +8,9 @@ import re
 import shlex
 import shutil
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated
 
 import typer
@@ -43,6 +45,8 @@ _GO_MEANING = re.compile(
     "386|amd64|arm|arm64|loong64|mips|mips64|mips64le|mipsle|ppc64|ppc64le|riscv64|s390x)"
 )
 """How the names of files end that Go builds for some systems only, or for none."""
+_SHORT: Mapping[str, str] = MappingProxyType({"c++": "cpp", "as": "assemblyscript", "golang": "go"})
+"""What languages are called too, beside the endings of their files."""
 _MANIFEST_BESIDE = ("wat",)
 """The languages whose template does not declare its tools itself."""
 
@@ -56,7 +60,8 @@ def new(
 ) -> int:
     """Make a folder with a tool that works, arguments to call it with, and a test. Nothing is overwritten."""
     output = Output(as_json=as_json)
-    suffix = _suffix(language)
+    language = _language(language)
+    suffix = languages()[language]
     tool = _tool_name(name.name, language)
     files = _files(tool, language, suffix)
     try:
@@ -69,27 +74,47 @@ def new(
         raise UsageProblem(f"{name}: cannot be made: {error.strerror or error}") from None
     arguments = f"@{name / 'arguments.json'}"
     source = str(name / f"{tool}{suffix}")
-    commands = [
-        shlex.join([_program("python3", sys.executable), str(name / f"test_{tool}.py")]),
-        shlex.join([*_this_program(), "call", source, tool, "--arguments", arguments]),
-    ]
+    program = _this_program()
+    steps = {
+        "test": [_program("python3", sys.executable), str(name / f"test_{tool}.py")],
+        "call": [*program, "call", source, tool, "--arguments", arguments],
+        "build": [*program, "build", source],
+        "conform": [*program, "conform", str(name / f"{tool}.wasm")],
+        "dev": [*program, "dev", source, "--call", tool, "--arguments", arguments],
+    }
+    commands = {step: shlex.join(words) for step, words in steps.items()}
     needs = needed(language).hint or None
-    output.object({"folder": str(name), "tool": tool, "files": sorted(files), "next": commands, "needs": needs})
+    output.object(
+        {
+            "folder": str(name),
+            "tool": tool,
+            "language": language,
+            "files": sorted(files),
+            "next": [*commands.values()],
+            "needs": needs,
+        }
+    )
     for file in sorted(files):
         output.say(str(name / file), style="green")
     if needs is not None:
-        output.say(f"first:  {needs}", style="yellow")
-    output.say(f"test:   {commands[0]}")
-    output.say(f"call:   {commands[1]}")
+        output.say(f"{'first:':<9}{needs}", style="yellow")
+    for step, line in commands.items():
+        output.say(f"{step + ':':<9}{line}")
     return 0
 
 
-def _suffix(language: str) -> str:
-    """Of the files of ``language``. Raises :class:`UsageProblem` where there is no template in it."""
-    suffix = languages().get(language)
-    if suffix is None:
-        raise UsageProblem(f"there is no template in {language!r}; there is one in {', '.join(sorted(languages()))}")
-    return suffix
+def _language(said: str) -> str:
+    """The language that is called ``said``: by its name, by how its files end, or shortly. In any case.
+
+    Raises :class:`UsageProblem` where there is no template in it.
+    """
+    known = languages()
+    by_suffix = {suffix.removeprefix("."): name for name, suffix in known.items()}
+    lowered = said.lower()
+    name = by_suffix.get(lowered.removeprefix("."), _SHORT.get(lowered, lowered))
+    if name not in known:
+        raise UsageProblem(f"there is no template in {said!r}; there is one in {', '.join(sorted(known))}")
+    return name
 
 
 def _tool_name(folder: str, language: str) -> str:
@@ -100,7 +125,9 @@ def _tool_name(folder: str, language: str) -> str:
         return UsageProblem(f"{folder!r} {why}: take another name")
 
     if _NAME.fullmatch(name) is None or "__" in name:
-        raise refused("is no name for a tool, which is of a-z, 0-9 and single _, and begins with a letter")
+        raise refused(
+            "is no name for a tool: that is a letter a-z, then up to 63 of a-z, 0-9 and single _ ('-' becomes '_')"
+        )
     if any(name == tool.name for tool in builtin_tools()):
         raise refused("is the name of a core tool, which no other may have")
     if language == "python":

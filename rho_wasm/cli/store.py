@@ -44,9 +44,9 @@ def _with_host(
     return anyio.run(run)
 
 
-def next_command(verb: str, number: int, *, store: Path, policy: Path | None = None) -> str:
-    """What to type next, with the options that this command was given itself."""
-    words = ["rho-wasm", verb, str(number)]
+def next_command(verb: str, of: int | str, *, store: Path, policy: Path | None = None) -> str:
+    """What to type next ``of`` a generation or a tool, with the options that this command was given itself."""
+    words = ["rho-wasm", verb, str(of)]
     if store != DEFAULT_STORE and str(store) != os.environ.get("RHO_WASM_STORE"):
         words += ["--store", str(store)]
     if policy is not None and str(policy) != os.environ.get("RHO_WASM_POLICY"):

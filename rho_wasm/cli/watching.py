@@ -32,14 +32,15 @@ _SETTLE_S = 2
 _PAUSE_S = 30
 
 _Entry: TypeAlias = tuple[str, int, int, int]
-_State: TypeAlias = tuple[_Entry, ...]
+_State: TypeAlias = tuple[tuple[_Entry, ...], ...]
+"""Of each path, in their order."""
 
 
 async def changes(
     paths: Sequence[Path], *, suffixes: tuple[str, ...], apart_from: Sequence[Path] = ()
-) -> AsyncGenerator[None, None]:
-    """Once at the beginning, then once after each change of ``paths``. A change counts when it is over for an instant,
-    or has gone on for two seconds.
+) -> AsyncGenerator[frozenset[Path], None]:
+    """Once at the beginning, then once after each change of ``paths``: those of them that changed, at first all.
+    A change counts when it is over for an instant, or has gone on for two seconds.
 
     In a folder count the regular files that end in one of ``suffixes``. Not gone into are hidden folders, those of
     tools, and those of ``apart_from``, by whatever name they are reached. A path that is missing is waited for.
@@ -59,9 +60,9 @@ async def changes(
         if worked:
             in_a_row += 1
             await anyio.sleep(pause_s(in_a_row))
-        known = await _settled(watch, now)
+        before, known = known, await _settled(watch, now)
         worked = True
-        yield
+        yield frozenset(path for place, path in enumerate(paths) if before is None or before[place] != known[place])
 
 
 def pause_s(in_a_row: int) -> float:
@@ -90,7 +91,7 @@ class _Watch:
 
     def state(self) -> _State:
         skipped = frozenset(self._skipped())
-        return tuple(entry for path in self.paths for entry in self._entries(path, skipped))
+        return tuple(tuple(self._entries(path, skipped)) for path in self.paths)
 
     def _skipped(self) -> Iterator[tuple[int, int]]:
         # Asked each time: the store is made after the first look.

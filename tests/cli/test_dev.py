@@ -49,7 +49,7 @@ def _write(folder: Path, text: str, *, name: str = "count", examples: bool = Tru
 
 @contextmanager
 def _running(*arguments: str) -> Iterator[tuple[Wait, subprocess.Popen[str]]]:
-    """``dev`` with ``--json``, and what waits for its next event of a kind, passing over others."""
+    """``dev`` with ``--json``, and what waits for its next event of a kind, passing over others; ``*`` is any."""
     process = subprocess.Popen(
         [sys.executable, "-m", "rho_wasm.cli", "dev", *arguments, "--json"],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=os.environ.copy(),
@@ -74,7 +74,7 @@ def _running(*arguments: str) -> Iterator[tuple[Wait, subprocess.Popen[str]]]:
                 raise AssertionError(f"no {event!r} came, but {seen}") from None
             seen.append(line)
             told: dict[str, Any] = json.loads(line)
-            if told["event"] == event:
+            if event in ("*", told["event"]):
                 return told
 
     try:
@@ -96,11 +96,12 @@ def folder(own_folder: Path) -> Path:
 def test_each_change_is_built_made_live_and_called_and_errors_end_nothing(folder: Path, own_folder: Path) -> None:
     _write(folder, _GOOD)
     with _running("count") as (wait, process):
-        wait("watching")
+        watching = wait("watching")
+        assert (watching["path"], watching["store"]) == ("count", ".rho")
         assert wait("built")["tools"] == ["count"]
         assert wait("live")["generation"] == 1
         called = wait("call")
-        assert (called["tool"], called["result"]["value"], called["result"]["generation"]) == ("count", 7, 1)
+        assert (called["tool"], called["result"]["value"]) == ("count", 7)
         assert called["result"]["fuel_used"] > 0
         wait("idle")
         (folder / "count.wat").write_text(_BROKEN)
@@ -114,6 +115,7 @@ def test_each_change_is_built_made_live_and_called_and_errors_end_nothing(folder
         # Writing two files may be one change or two: the last one tells of both.
         while wait("live")["generation"] < 3:
             pass
+        assert wait("not_called")["tools"] == ["count"]
         process.send_signal(signal.SIGINT)
         wait("stopped")
         assert process.wait(_PATIENCE_S) == 0
@@ -131,13 +133,42 @@ def test_a_named_tool_is_called_with_arguments_from_a_file_which_is_watched_too(
         assert wait("call")["arguments"] == {"n": 1}
         wait("idle")
         (folder / "given.json").write_text('{"n": 2}')
-        assert wait("live")["generation"] == 1
+        assert wait("*")["event"] == "live"  # Nothing is built again.
         assert wait("call")["arguments"] == {"n": 2}
         wait("idle")
         (folder / "given.json").write_text("[")
         assert wait("error")["error"]["reason"] == "usage"
         process.send_signal(signal.SIGTERM)
         wait("stopped")
+
+
+@pytest.mark.slow
+def test_calls_that_crash_strike_nothing_and_a_quarantine_by_others_is_told_once(
+    folder: Path, own_folder: Path
+) -> None:
+    _write(folder, _TRAPS, name="sum", examples=False)
+    given = ["--call", "sum", "-a", "@given.json"]
+    (own_folder / "given.json").write_text("{}")
+    with _running("count", *given) as (wait, _):
+        for number in range(5):
+            called = wait("call")["result"]
+            assert (called["kind"], called["generation"]) == ("crashed", None)
+            wait("idle")
+            (own_folder / "given.json").write_text(json.dumps({"n": number}))
+        with Store.open(own_folder / ".rho", read_only=True) as store:
+            assert not store.strikes()
+        wait("call")
+        wait("idle")
+        for _ in range(3):
+            assert run(["call", "sum"]) == 1
+        (own_folder / "given.json").write_text("{}")
+        assert wait("quarantined")["next"] == ["rho-wasm pardon sum"]
+        wait("idle")
+        assert run(["pardon", "sum"]) == 0
+        (own_folder / "given.json").write_text('{"n": 9}')
+        assert wait("live")["tools"] == ["sum"]
+    with Store.open(own_folder / ".rho", read_only=True) as store:
+        assert [each.state for each in store.generations()].count("rejected") == 0
 
 
 @pytest.mark.slow

@@ -12,18 +12,19 @@ from typing import Any
 
 import pytest
 
+from rho_wasm.cli.app import run
 from rho_wasm.cli.extras import needed
 from rho_wasm.toolchains import languages
 from tests.cli.conftest import Command
 
 
 def run_as_printed(commands: list[str], environment: Mapping[str, str]) -> None:
-    """Both commands: the test, and the call of the example."""
+    """The first two commands: the test, and the call of the example."""
     test, call = (
         subprocess.run(
             shlex.split(line), capture_output=True, text=True, check=False, env={**os.environ, **environment}
         )
-        for line in commands
+        for line in commands[:2]
     )
     assert test.returncode == 0, test.stdout + test.stderr
     assert "Ran 2 tests" in test.stderr
@@ -47,7 +48,13 @@ def test_the_files_are_those_of_a_tool_of_that_name(
 
 
 def test_a_tool_in_webassembly_text_works_as_it_stands(command: Command) -> None:
-    run_as_printed(command("new", "counted", "--language", "wat")[1]["next"], {})
+    steps = command("new", "well-counted", "--language", "wat")[1]["next"]
+    run_as_printed(steps, {})
+    for step in steps[2:4]:
+        assert run(shlex.split(step)[1:]) == 0, step
+    assert steps[4].endswith(
+        " dev well-counted/well_counted.wat --call well_counted --arguments @well-counted/arguments.json"
+    )
 
 
 @pytest.mark.slow
@@ -64,8 +71,8 @@ def test_python_is_what_a_person_gets_who_says_nothing(command: Command, told: C
     assert command("new", "one")[1]["files"] == ["arguments.json", "one.py", "test_one.py"]
     code, text = told("new", "two")
     assert code == 0
-    assert "test:   " in text
-    assert "call:   " in text
+    steps = [line.partition(":")[0] for line in text.splitlines() if ": " in line]
+    assert steps[-5:] == ["test", "call", "build", "conform", "dev"]
 
 
 def test_nothing_is_overwritten(command: Command, own_folder: Path) -> None:
@@ -82,6 +89,7 @@ def test_nothing_is_overwritten(command: Command, own_folder: Path) -> None:
     ("name", "language", "why"),
     [
         ("Upper", "python", "is no name for a tool"),
+        ("a.b", "python", "'-' becomes '_'"),
         ("a__b", "wat", "is no name for a tool"),
         ("a--b", "c", "is no name for a tool"),
         ("1st", "c", "is no name for a tool"),
@@ -111,6 +119,24 @@ def test_what_is_a_word_of_one_language_is_none_of_another(command: Command) -> 
         assert command("new", name, "--language", language)[0] == 0
 
 
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        ("js", "javascript"),
+        (".ts", "typescript"),
+        ("py", "python"),
+        ("c++", "cpp"),
+        ("rs", "rust"),
+        ("as", "assemblyscript"),
+        ("as.ts", "assemblyscript"),
+        ("Go", "go"),
+    ],
+)
+def test_a_language_may_be_called_as_its_files_end(command: Command, said: str, meant: str) -> None:
+    code, answer = command("new", "one", "-l", said)
+    assert (code, answer["language"]) == (0, meant)
+
+
 def test_a_language_without_a_template_names_those_that_have_one(
     told: Callable[..., tuple[int, str]], own_folder: Path
 ) -> None:
@@ -128,13 +154,13 @@ def test_a_missing_extra_is_said_first(
     found: Any = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "ziglang" else found(name))
     assert command("new", "one", "--language", "c")[1]["needs"] == "pip install 'rho-wasm[c]'"
-    assert "first:  pip install 'rho-wasm[c]'" in told("new", "two", "--language", "c")[1]
+    assert "first:   pip install 'rho-wasm[c]'" in told("new", "two", "--language", "c")[1]
 
 
 def test_a_program_that_the_shell_finds_is_named_shortly(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     programs = Path(sys.executable).parent
     monkeypatch.setenv("PATH", str(programs), prepend=os.pathsep)
     monkeypatch.setattr(sys, "executable", str(programs / "python3"))
-    test, call = command("new", "one")[1]["next"]
+    test, call, *_ = command("new", "one")[1]["next"]
     assert test == "python3 one/test_one.py"
     assert call == "rho-wasm call one/one.py one --arguments @one/arguments.json"

@@ -14,13 +14,15 @@ from rho_wasm.cli.watching import changes, pause_s
 _PATIENCE_S = 30
 
 
-async def _next(watched: AsyncIterator[None]) -> None:
+async def _next(watched: AsyncIterator[frozenset[Path]]) -> frozenset[Path]:
     with anyio.fail_after(_PATIENCE_S):
-        await anext(watched)
+        return await anext(watched)
 
 
 @asynccontextmanager
-async def _watched(*paths: Path, apart_from: Sequence[Path] = ()) -> AsyncIterator[Callable[[], Awaitable[None]]]:
+async def _watched(
+    *paths: Path, apart_from: Sequence[Path] = ()
+) -> AsyncIterator[Callable[[], Awaitable[frozenset[Path]]]]:
     """What waits for the next change."""
     async with aclosing(changes(paths, suffixes=(".c", ".manifest.json"), apart_from=apart_from)) as watched:
         yield lambda: _next(watched)
@@ -53,6 +55,17 @@ async def test_a_file_that_is_missing_is_waited_for(tmp_path: Path) -> None:
         await change()
 
 
+async def test_it_says_which_of_its_paths_changed(tmp_path: Path) -> None:
+    source, given = tmp_path / "source", tmp_path / "given.json"
+    source.mkdir()
+    async with _watched(source, given) as change:
+        assert await change() == {source, given}
+        given.write_text("{}")
+        assert await change() == {given}
+        (source / "a.c").write_text("1")
+        assert await change() == {source}
+
+
 async def test_a_link_that_is_taken_away_is_a_change_for_the_build_refused_it(tmp_path: Path) -> None:
     (tmp_path / "a.c").symlink_to("nowhere")
     async with _watched(tmp_path) as change:
@@ -61,7 +74,7 @@ async def test_a_link_that_is_taken_away_is_a_change_for_the_build_refused_it(tm
         await change()
 
 
-async def _nothing_changed(change: Callable[[], Awaitable[None]]) -> bool:
+async def _nothing_changed(change: Callable[[], Awaitable[frozenset[Path]]]) -> bool:
     with anyio.move_on_after(0.5) as waited:
         await change()
     return waited.cancelled_caught
