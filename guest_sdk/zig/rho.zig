@@ -42,7 +42,7 @@ pub const Value = union(enum) {
     }
 };
 pub const Entry = struct { key: []const u8, value: Value };
-/// Bytes in an argument or an answer: a `[]const u8` is text.
+/// Bytes in an argument, where base64 text is taken for them as JSON has none, or in an answer: a `[]const u8` is text.
 pub const Bytes = struct { bytes: []const u8 };
 /// One item that is plain CBOR already: `rho.encode` makes it, an answer takes it anywhere.
 pub const Encoded = struct { cbor: []const u8 };
@@ -147,7 +147,7 @@ fn expected(comptime T: type) []const u8 {
         .int => |int| std.fmt.comptimePrint("integer of {d} to {d}", .{ minimum(int), maximum(int) }),
         .float => "number",
         .@"enum" => "name that is allowed here",
-        .@"struct" => if (T == Bytes) "bytes" else "object",
+        .@"struct" => if (T == Bytes) "base64 text and no bytes" else "object",
         .array => |array| std.fmt.comptimePrint("{s} of {d}", .{
             if (array.child == u8) "text" else "list",
             array.len,
@@ -167,10 +167,22 @@ fn convert(comptime T: type, value: Value, where: []const u8) Error!T {
     if (T == Value) return value;
     if (T == []const u8) return if (value == .text) value.text else wrong(where, T);
     if (T == []const Entry) return if (value == .map) value.map else wrong(where, T);
-    if (T == Bytes) return if (value == .bytes) .{ .bytes = value.bytes } else wrong(where, T);
+    if (T == Bytes) return switch (value) {
+        .bytes => |bytes| .{ .bytes = bytes },
+        .text => |text| .{ .bytes = try fromBase64(text) orelse return wrong(where, T) },
+        else => wrong(where, T),
+    };
     switch (@typeInfo(T)) {
         .bool => return if (value == .bool) value.bool else wrong(where, T),
-        .int => return if (value == .int) std.math.cast(T, value.int) orelse wrong(where, T) else wrong(where, T),
+        .int => {
+            const int = switch (value) {
+                .int => |int| int,
+                // JSON has one kind of number: 3.0 is an integer.
+                .float => |float| if (@trunc(float) == float and @abs(float) < 0x1p63) @as(Int, @trunc(float)) else null,
+                else => null,
+            };
+            return std.math.cast(T, int orelse return wrong(where, T)) orelse wrong(where, T);
+        },
         .float => return switch (value) {
             .int => |int| @floatFromInt(int),
             .float => |float| @floatCast(float),
@@ -217,6 +229,35 @@ fn convert(comptime T: type, value: Value, where: []const u8) Error!T {
         },
         else => @compileError("an argument cannot be a " ++ @typeName(T)),
     }
+}
+
+/// The bytes of base64 text in either alphabet, padded or not; null where it is none.
+fn fromBase64(text: []const u8) Error!?[]const u8 {
+    var digits = text;
+    if (text.len % 4 == 0) for (0..2) |_| {
+        if (std.mem.endsWith(u8, digits, "=")) digits.len -= 1;
+    };
+    if (digits.len % 4 == 1) return null;
+    const bytes = try allocator.alloc(u8, digits.len / 4 * 3 + (digits.len % 4 -| 1));
+    var bits: u32 = 0;
+    var size: usize = 0;
+    for (digits, 0..) |digit, at| {
+        bits = bits << 6 | (sixBits(digit) orelse return null);
+        if (at % 4 == 0) continue;
+        bytes[size] = @truncate(bits >> @intCast(6 - 2 * (at % 4)));
+        size += 1;
+    }
+    return bytes;
+}
+fn sixBits(digit: u8) ?u6 {
+    return @intCast(switch (digit) {
+        'A'...'Z' => digit - 'A',
+        'a'...'z' => digit - 'a' + 26,
+        '0'...'9' => digit - '0' + 52,
+        '+', '-' => 62,
+        '/', '_' => 63,
+        else => return null,
+    });
 }
 
 // ---- writing plain CBOR: any plain Zig value ----
@@ -386,7 +427,7 @@ const host = struct {
 pub const Level = enum(i32) { debug = 10, info = 20, warning = 30, @"error" = 40, _ };
 /// One line of the call's log. `std.log.info` and its kin come here too, formatted.
 pub fn log(level: Level, text: []const u8) void {
-    host.log(@intFromEnum(level), text.ptr, text.len);
+    host.log(@backingInt(level), text.ptr, text.len);
 }
 /// Tells how far the tool is: a line of the log.
 pub fn progress(done: u64, total: u64, what: []const u8) void {
@@ -471,7 +512,7 @@ const Bump = struct {
 pub const Tool = struct { name: []const u8, manifest: Value, call: *const fn (Value, *const Context) anyerror!Answer };
 
 /// A tool, of which the type of `handler`'s first argument is the schema: a struct whose fields are bools, integers,
-/// floats, `[]const u8`, enums, slices, arrays, structs, `Value`, or optionals of these. A field with a default, or an
+/// floats, `[]const u8`, enums, slices, arrays, structs, `Bytes`, `Value`, or optionals of these. A field with a default, or an
 /// optional one, may be left out. `pub const about = .{ .field = .{ .description = "...", .minimum = 1 } };` in the
 /// struct says more of it, in the words of JSON Schema; a text alone is a description.
 ///
@@ -498,11 +539,16 @@ pub fn tool(comptime name: []const u8, comptime handler: anytype, comptime optio
     }
     const Call = struct {
         fn call(arguments: Value, context: *const Context) anyerror!Answer {
+            const given = convert(Arguments, arguments, "arguments") catch |err| switch (err) {
+                // For the caller to mend: no crash, as a Mismatch of the handler's own would be.
+                error.Mismatch => return failed(mismatch),
+                else => return err,
+            };
             // Never inlined, so that a backtrace names it.
             const result = switch (parameters.len) {
                 0 => @call(.never_inline, handler, .{}),
-                1 => @call(.never_inline, handler, .{try convert(Arguments, arguments, "arguments")}),
-                else => @call(.never_inline, handler, .{ try convert(Arguments, arguments, "arguments"), context }),
+                1 => @call(.never_inline, handler, .{given}),
+                else => @call(.never_inline, handler, .{ given, context }),
             };
             const value = if (@typeInfo(@TypeOf(result)) == .error_union) try result else result;
             return if (@TypeOf(value) == Answer) value else ok(value);
@@ -561,7 +607,9 @@ fn schema(comptime T: type) Value {
             of.kind("array") ++ [_]Entry{.{ .key = "items", .value = schema(pointer.child) }}
         else
             schema(pointer.child).map,
-        .@"struct" => if (T == Bytes or T == Encoded) &.{} else object(T),
+        .@"struct" => if (T == Bytes) of.kind("string") ++ [_]Entry{
+            .{ .key = "contentEncoding", .value = .{ .text = "base64" } },
+        } else if (T == Encoded) &.{} else object(T),
         else => if (T == Value) &.{} else @compileError("a tool's data cannot be a " ++ @typeName(T)),
     };
     return .{ .map = entries };
@@ -657,6 +705,8 @@ fn isMapKey(comptime key: []const u8) bool {
 
 const manifest = made: {
     @setEvalBranchQuota(10_000_000);
+    if (!@hasDecl(guest, "tools") or guest.tools.len == 0)
+        @compileError("no tool is declared: pub const tools = [_]rho.Tool{rho.tool(name, function, .{ .description = ... })};");
     var declared: []const Value = &.{};
     for (guest.tools) |each| declared = declared ++ [_]Value{each.manifest};
     var entries: []const Entry = &.{.{ .key = "tools", .value = .{ .list = declared } }};

@@ -15,6 +15,7 @@ import wasmtime
 
 from rho_wasm import resources
 from rho_wasm.dynamic.artifact import Artifact
+from rho_wasm.errors import BuildError
 from rho_wasm.toolchains import build
 from tests.guest_sdk.conftest import GUESTS
 from tests.guest_sdk.raw import RawGuest
@@ -62,7 +63,7 @@ def test_types_are_schemas(artifact: Artifact) -> None:
         "list": {"type": "array", "items": of_place},
         "any": {"default": None},
         "map": {"type": "object"},
-        "data": {},
+        "data": {"type": "string", "contentEncoding": "base64"},
     }
     assert tool["output_schema"] == schema
     assert tool["metadata"] == {"version": 2, "tags": ["a", "b"]}
@@ -88,14 +89,39 @@ def test_arguments_become_values_of_their_types_and_answers(guest: RawGuest) -> 
     [
         ({"small": 128}, "small is no integer of -128 to 127"),
         ({"small": 1.5}, "small is no integer of -128 to 127"),
+        ({"whole": 1e300}, f"whole is no integer of 0 to {2**64 - 1}"),
         ({"unit": "kelvin"}, "unit is no name that is allowed here"),
         ({"list": [{}]}, "name is missing"),
         ({"map": []}, "map is no object"),
         ({"text": b"x"}, "text is no text"),
+        *(
+            ({"data": bad}, "data is no base64 text and no bytes")
+            for bad in ("A", "AQ=", "AQ===", "====", "A Q=", "é", 1)
+        ),
     ],
 )
-def test_an_argument_of_another_type_is_raised(guest: RawGuest, change: dict[str, Any], message: str) -> None:
-    assert guest.call("kinds", GIVEN | change)["raised"]["message"] == message
+def test_an_argument_of_another_type_is_a_failure(guest: RawGuest, change: dict[str, Any], message: str) -> None:
+    assert guest.call("kinds", GIVEN | change) == {"error": message}
+
+
+@pytest.mark.parametrize("text", ["-_8", "+/8=", "+/8", b"\xfb\xff"])
+def test_bytes_may_be_base64_text(guest: RawGuest, text: str | bytes) -> None:
+    assert guest.call("kinds", GIVEN | {"data": text})["ok"]["data"] == b"\xfb\xff"
+
+
+@pytest.mark.parametrize("text", ["", "AQ==", "AQ", "AQIDBA", "AQID"])
+def test_base64_may_be_of_any_length(guest: RawGuest, text: str) -> None:
+    assert guest.call("kinds", GIVEN | {"data": text})["ok"]["data"] == b"\1\2\3\4"[: len(text.rstrip("=")) * 3 // 4]
+
+
+def test_a_number_without_a_fraction_is_an_integer(guest: RawGuest) -> None:
+    assert guest.call("kinds", GIVEN | {"small": -3.0})["ok"]["small"] == -3
+
+
+@pytest.mark.parametrize("source", ["", "pub const tools = [_]rho.Tool{};\n"])
+def test_a_guest_without_tools_is_told_how_one_is_declared(source: str) -> None:
+    with pytest.raises(BuildError, match=r"no tool is declared: pub const tools = \[_\]rho\.Tool\{rho\.tool\("):
+        anyio.run(lambda: build('const rho = @import("rho");\n' + source, language="zig"))
 
 
 @pytest.mark.parametrize(
