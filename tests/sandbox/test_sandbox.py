@@ -37,7 +37,6 @@ async def until_running(sandbox: Sandbox, count: int) -> None:
 
 
 async def test_an_odd_id_of_the_callers_is_nobodys_crash(sandbox: Sandbox) -> None:
-    module = await sandbox.load(answering({"ok": 1}))
     copied = plain.copied({"a": 1}, in_order=True)
 
     async def called_as(call_id: Any) -> HandlerResult:
@@ -46,11 +45,12 @@ async def test_an_odd_id_of_the_callers_is_nobodys_crash(sandbox: Sandbox) -> No
             module, tool="t", arguments=copied.value, context=context, limits=Limits(), meter=meter, copied=copied
         )
 
-    for call_id in ("\x1b[31m", "", "x" * 1_000, 7, None):
-        assert await called_as(call_id) == Ok(1)
-    with pytest.raises(ToolError) as refused:
-        await called_as("\ud800")
-    assert refused.value.reason == "invalid_arguments"
+    with await sandbox.load(answering({"ok": 1})) as module:
+        for call_id in ("\x1b[31m", "", "x" * 1_000, 7, None):
+            assert await called_as(call_id) == Ok(1)
+        with pytest.raises(ToolError) as refused:
+            await called_as("\ud800")
+        assert refused.value.reason == "invalid_arguments"
 
 
 async def test_the_same_bytes_compile_once_however_many_load_them(shared_cache: NativeCache) -> None:
