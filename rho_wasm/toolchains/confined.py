@@ -4,6 +4,9 @@ The kernel (Landlock) lets it open the paths that its toolchain names and the fr
 socket. Its environment is exactly what the toolchain gives, and where the folder lies is in nothing that it says. Time,
 memory, the size of a file and of all files are bounded.
 
+What a source can make of what its compiler must read: C, C++ and Zig (by its assembler) can include the headers and the
+standard library that come with the compiler, which are public; Rust, Go and AssemblyScript nothing but the project.
+
 A compiler is nevertheless a large native program in which a crafted source may find a hole, so native compilers are
 for authors whom the host trusts with that much.
 """
