@@ -559,6 +559,11 @@ export class Call {
     return this.value(name).bool;
   }
 
+  /** Of an argument that `.bytes` declares. */
+  bytes(name: string): Uint8Array {
+    return this.value(name).bytes;
+  }
+
   list(name: string): Array<Value> {
     return this.value(name).list;
   }
@@ -599,6 +604,7 @@ export class Tool {
   private hints: Value = map();
   private examples: Value = list();
   private defaults: Map<string, Value> = new Map();
+  private ofBytes: Array<string> = [];
   handler: Handler | null = null;
 
   /** Use `tool`. */
@@ -623,6 +629,12 @@ export class Tool {
 
   flag(name: string, description: string = ""): Tool {
     return this.argument(name, typed("boolean"), description);
+  }
+
+  /** Bytes: base64 text for who calls, as JSON has none, and so in a default. */
+  bytes(name: string, description: string = ""): Tool {
+    this.ofBytes.push(name);
+    return this.argument(name, typed("string").set("contentEncoding", "base64"), description);
   }
 
   /** A list; `items` is the schema of each: `typed("string")`, say. */
@@ -729,6 +741,7 @@ export class Tool {
   }
 
   declaration(): Value {
+    if (this.handler === null) throw new Error("the tool " + this.name + " has no .handle(...): it ends a declaration");
     const schema = typed("object").set("properties", this.properties).set("additionalProperties", false);
     if (this.required.length > 0) schema.set("required", this.required);
     const made = map().set("name", this.name).set("description", this.description).set("input_schema", schema);
@@ -746,14 +759,54 @@ export class Tool {
     for (let at = 0; at < names.length; at++) {
       if (!call.has(names[at])) call.arguments.set(names[at], this.defaults.get(names[at]));
     }
-    const handler = this.handler;
-    return handler === null ? raised("the tool has no handler: end its declaration with handle(...)") : handler(call);
+    const misread = this.readBytes(call.arguments);
+    if (misread != "") return failed("arguments." + misread + " must be bytes, or base64 text");
+    return this.handler!(call);
+  }
+
+  /** Makes bytes of base64 text. The name of the argument that is neither, or "". */
+  private readBytes(given: Value): string {
+    for (let at = 0; at < this.ofBytes.length; at++) {
+      const name = this.ofBytes[at];
+      const value = given.find(name);
+      if (value === null || value.kind == Kind.Bytes) continue;
+      const data = value.kind == Kind.Text ? fromBase64(value.text) : null;
+      if (data === null) return name;
+      given.set(name, data);
+    }
+    return "";
   }
 
   private missing(given: Value): string {
     for (let at = 0; at < this.required.length; at++) if (!given.has(this.required[at])) return this.required[at];
     return "";
   }
+}
+
+/** Of base64 text in either alphabet, padded or not; null where it is none. */
+function fromBase64(text: string): Uint8Array | null {
+  let length = text.length;
+  if (length % 4 == 0) for (let n = 0; n < 2 && length > 0 && text.charCodeAt(length - 1) == 0x3d; n++) length--;
+  const rest = length % 4;
+  if (rest == 1) return null;
+  const data = new Uint8Array((length >> 2) * 3 + (rest == 0 ? 0 : rest - 1));
+  let bits: u32 = 0;
+  let size = 0;
+  for (let at = 0; at < length; at++) {
+    const six = sixBits(text.charCodeAt(at));
+    if (six < 0) return null;
+    bits = (bits << 6) | six;
+    if (at % 4 != 0) data[size++] = <u8>(bits >> (6 - 2 * (at % 4)));
+  }
+  return data;
+}
+
+function sixBits(digit: i32): i32 {
+  if (digit >= 0x41 && digit <= 0x5a) return digit - 0x41; // A to Z
+  if (digit >= 0x61 && digit <= 0x7a) return digit - 0x61 + 26; // a to z
+  if (digit >= 0x30 && digit <= 0x39) return digit - 0x30 + 52; // 0 to 9
+  if (digit == 0x2b || digit == 0x2d) return 62; // + and -
+  return digit == 0x2f || digit == 0x5f ? 63 : -1; // / and _
 }
 
 /** The schema of a JSON type: string, integer, number, boolean, array, object. */
@@ -878,6 +931,9 @@ export function rho_call(request: usize, size: usize): u64 {
 }
 
 export function rho_manifest(): u64 {
+  if (tools.length == 0) {
+    throw new Error('no tool is declared: tool(name, description).handle((call) => ok("...")) declares one');
+  }
   const made = list();
   for (let at = 0; at < tools.length; at++) made.add(tools[at].declaration());
   const manifest = map().set("abi", 1).set("language", "assemblyscript").set("tools", made);

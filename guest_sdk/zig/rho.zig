@@ -706,7 +706,8 @@ fn isMapKey(comptime key: []const u8) bool {
 const manifest = made: {
     @setEvalBranchQuota(10_000_000);
     if (!@hasDecl(guest, "tools") or guest.tools.len == 0)
-        @compileError("no tool is declared: pub const tools = [_]rho.Tool{rho.tool(name, function, .{ .description = ... })};");
+        @compileError("no tool is declared: " ++
+            "pub const tools = [_]rho.Tool{rho.tool(name, function, .{ .description = ... })};");
     var declared: []const Value = &.{};
     for (guest.tools) |each| declared = declared ++ [_]Value{each.manifest};
     var entries: []const Entry = &.{.{ .key = "tools", .value = .{ .list = declared } }};

@@ -96,6 +96,7 @@ def test_declarations_become_a_manifest(types: tuple[Artifact, Calls]) -> None:
         "color": {"type": "string", "enum": ["red", "green"], "default": "red"},
         "names": {"type": "array", "items": {"type": "string"}, "description": "of people", "maxItems": 3},
         "any": {},
+        "data": {"type": "string", "contentEncoding": "base64", "description": "any bytes"},
     }
     assert "required" not in schema
     assert (tools["types"].idempotent, tools["types"].timeout_ms) == (True, 1000)
@@ -109,6 +110,30 @@ def test_arguments_are_given_back(types: tuple[Artifact, Calls]) -> None:
     given = {"text": PLANES, "whole": -5, "real": 3, "flag": True, "names": ["a"], "any": {"n": -(2**64)}}
     assert calls.call("types", **given) == {"ok": given | {"color": "red"}}
     assert calls.call("getters", value=1) == {"error": "arguments.as is missing"}
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (b"\xfb\xff", b"\xfb\xff"),
+        ("-_8", b"\xfb\xff"),
+        ("+/8=", b"\xfb\xff"),
+        ("", b""),
+        ("AQ==", b"\1"),
+        ("AQIDBA", b"\1\2\3\4"),
+    ],
+)
+def test_bytes_may_be_base64_text(types: tuple[Artifact, Calls], given: str | bytes, told: bytes) -> None:
+    assert types[1].call("bytes", data=given) == {"ok": told}
+
+
+def test_a_default_of_bytes_is_base64_text(types: tuple[Artifact, Calls]) -> None:
+    assert types[1].call("bytes") == {"ok": b"\1\2\3"}
+
+
+@pytest.mark.parametrize("given", ["A", "AQ=", "AQ===", "====", "A Q=", "é", 1, None])
+def test_what_is_no_base64_is_a_failure(types: tuple[Artifact, Calls], given: Any) -> None:
+    assert types[1].call("bytes", data=given) == {"error": "arguments.data must be bytes, or base64 text"}
 
 
 def test_large_arguments_come_and_go(types: tuple[Artifact, Calls]) -> None:
@@ -202,9 +227,20 @@ def test_the_call_is_known_and_logged(types: tuple[Artifact, Calls]) -> None:
 
 
 @pytest.mark.usefixtures("types")
-def test_a_tool_that_cannot_be_declared_is_told_when_it_is_built() -> None:
-    source = 'import { tool } from "rho";\n\ntool("nothing", "").text("a").text("a");\n'
+@pytest.mark.parametrize(
+    ("declares", "told"),
+    [
+        ('tool("nothing", "").text("a").text("a");', "nothing: the argument a is there twice, in ~lib/rho.ts("),
+        (
+            'tool("nothing", "").text("a");',
+            "the tool nothing has no .handle(...): it ends a declaration, in ~lib/rho.ts(",
+        ),
+        ("export const a = tool;", "no tool is declared: tool(name, description).handle("),
+    ],
+)
+def test_a_tool_that_cannot_be_declared_is_told_when_it_is_built(declares: str, told: str) -> None:
+    source = f'import {{ tool }} from "rho";\n\n{declares}\n'
     with pytest.raises(BuildError) as caught:
         anyio.run(lambda: build(source, language="assemblyscript"))
     assert caught.value.reason == "bad_manifest"
-    assert "nothing: the argument a is there twice, in ~lib/rho.ts(" in str(caught.value)
+    assert told in str(caught.value)

@@ -10,10 +10,15 @@ tool("types", "Gives back what it is given.")
   .text("color").oneOf(["red", "green"]).or("red")
   .list("names", "of people", typed("string")).optional().maximum(3)
   .argument("any", map()).optional()
+  .bytes("data", "any bytes").optional()
   .idempotent()
   .timeoutMs(1000)
   .answers(typed("object"))
   .handle((call) => ok(call.arguments));
+
+tool("bytes", "Gives back bytes.")
+  .bytes("data").or("AQID")
+  .handle((call) => ok(call.bytes("data")));
 
 tool("getters", "Reads what it is given as each kind.")
   .text("as")
