@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +15,7 @@ from rho_wasm.cli.output import REFUSED, USAGE, WORKED, Output, UsageProblem
 from rho_wasm.conform import ClauseResult, ConformReport, conform
 from rho_wasm.limits import MIB
 from rho_wasm.toolchains import EngineShelf
+from rho_wasm.untrusted import inert
 
 __all__ = ["add_to"]
 
@@ -35,7 +37,12 @@ def conform_file(
     if is_source(module):
         raise UsageProblem(f"{module}: is a source; conform looks at what it becomes: rho-wasm build {module}")
     data = read_bytes(module, limit=64 * MIB)
-    report = anyio.run(lambda: conform(data, engines=EngineShelf.default().find))
+    with output.errors.status(Text("looking")) as status:
+
+        def progress(doing: str) -> None:
+            status.update(Text(inert(doing)))
+
+        report = anyio.run(lambda: conform(data, engines=EngineShelf.default().find, progress=progress))
     kept = report.ok and not (strict and report.of("warning"))
     output.object(report.as_json() | {"file": str(module), "strict": strict})
     _show(output, module, report)
@@ -55,6 +62,7 @@ def _show(output: Output, module: Path, report: ConformReport) -> None:
         output.say(_word(clause), f" {clause.id}  {clause.text}")
         if clause.reason and clause.status != "not_applicable":
             output.say(" " * 9, clause.reason, style=_STYLES[clause.status])
+    _show_why_not(output, report)
     counts = [
         f"{len(report.of('pass'))} clauses pass",
         f"{len(report.of('fail'))} fail",
@@ -65,6 +73,15 @@ def _show(output: Output, module: Path, report: ConformReport) -> None:
     if not report.called:
         [reason] = (clause.reason for clause in report.clauses if clause.id == "calls.answered")
         output.say(reason, style="yellow")
+
+
+def _show_why_not(output: Output, report: ConformReport) -> None:
+    """What was not looked at, by the reason why: most clauses share one."""
+    reasons = Counter(clause.reason for clause in report.of("not_applicable"))
+    if reasons:
+        output.say("Clauses with -, by reason", style="bold")
+    for reason, count in reasons.most_common():
+        output.say(Text(f"  {count:6}", style="dim"), f" {reason}")
 
 
 def _word(clause: ClauseResult) -> Text:

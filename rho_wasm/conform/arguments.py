@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
@@ -16,7 +17,7 @@ from rho_wasm import plain
 from rho_wasm.errors import PlainError
 from rho_wasm.schema import ArgumentSchema
 
-__all__ = ["EVERY_PLANE", "ToolArguments", "nested"]
+__all__ = ["EVERY_PLANE", "FloatPlace", "ToolArguments", "nested"]
 
 EVERY_PLANE: Final = "a\0ü水\U0001f600" + "".join(
     chr(plane << 16 | low) for plane in range(17) for low in (0x0041, 0xD7FF, 0xE000, 0xFFFC)
@@ -32,6 +33,8 @@ _MOST: Final = 1_000
 """Characters or items that are made because a schema asks for at least so many."""
 _EXTRA: Final = "conform"
 _PLACES: Final = 32
+_FRACTIONS: Final = (1.5, 0.5, 10.5, 100.5, -1.5, -10.5, -100.5)
+"""Numbers that a schema may take, all exact in half precision."""
 _EXAMPLES: Final = 8
 """So many are looked at: each is held against the schema, and that may take its time."""
 
@@ -42,6 +45,16 @@ def nested(depth: int) -> Any:
     for level in range(depth - 1):
         value = {"k": value} if level % 2 else [value]
     return value
+
+
+@dataclass(frozen=True, slots=True)
+class FloatPlace:
+    """Arguments that the schema takes: the one called ``name`` is ``value``, or the list of it alone."""
+
+    arguments: dict[str, Any]
+    name: str
+    value: float
+    """Exact in half precision."""
 
 
 class ToolArguments:
@@ -79,10 +92,27 @@ class ToolArguments:
                     break
         return None if found is self.least else found
 
+    def with_fraction(self) -> FloatPlace | None:
+        """A number with a fraction where the schema names one, by itself or in a list, or takes what it does not name.
+
+        Looked for about two seconds; None where no place is found, or the schema takes another number there.
+        """
+        ends = time.monotonic() + _PATIENCE_S
+        named = [(name, kind) for kind in ("number", "array") for name in self._places(kind) if name != _EXTRA]
+        for name, kind in (*named, (_EXTRA, "number")):
+            for value in _FRACTIONS:
+                if time.monotonic() > ends:
+                    return None
+                candidate = {**(self.least or {}), name: [value] if kind == "array" else value}
+                if self._takes(candidate):
+                    return FloatPlace(candidate, name, value)
+        return None
+
     def _places(self, kind: str) -> Iterator[str]:
         properties = self._schema.get("properties")
         for name, schema in islice(properties.items(), _PLACES) if isinstance(properties, Mapping) else ():
-            if isinstance(schema, Mapping) and schema.get("type", kind) in (kind, [kind]):
+            kinds = schema.get("type", kind) if isinstance(schema, Mapping) else ()
+            if kinds == kind or (isinstance(kinds, list | tuple) and kind in kinds):
                 yield name
         yield _EXTRA
 

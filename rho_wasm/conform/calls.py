@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import anyio.to_thread
 
 from rho_wasm import plain
+from rho_wasm.conform.answers import ToolAnswers
 from rho_wasm.conform.arguments import EVERY_PLANE, ToolArguments, nested
+from rho_wasm.conform.floats import FLOATS, check_floats
 from rho_wasm.conform.judge import judge
 from rho_wasm.conform.probe import Ended, OutOfTime, Probe
 from rho_wasm.conform.report import Findings
+from rho_wasm.conform.requests import request
 from rho_wasm.conform.static import CALLED
 from rho_wasm.dynamic.examples import example_problem
 from rho_wasm.errors import PlainError, ToolError
@@ -19,7 +22,7 @@ from rho_wasm.frozen import thaw
 from rho_wasm.limits import Limits
 from rho_wasm.manifest import ToolDeclaration
 from rho_wasm.sandbox import GuestModule, Sandbox
-from rho_wasm.sandbox.abi import ABI_VERSION, ALLOC, PAGE_BYTES
+from rho_wasm.sandbox.abi import ALLOC, PAGE_BYTES
 
 __all__ = ["MOST_TOOLS", "check_calls"]
 
@@ -31,6 +34,14 @@ _NO_TOOL: Final = "no_such_tool"
 _GROWN_PAGES: Final = (0, 1, 2, 4, 8, 16, 32)
 _MEETS_A_LIMIT: Final = frozenset({"out_of_fuel", "deadline", "out_of_memory"})
 """How a call may end that asks for much."""
+_NO_OCCASION: Final[Mapping[str, str]] = {
+    "log.text": "no call logged anything",
+    "host_call.": "no call asked the host for anything",
+    "answer.images": "no answer held images",
+    "answer.output_schema": "no answer was ok of a tool that declares an output_schema",
+    "examples.answered": "no tool has examples",
+}
+"""Why a clause, or those that begin so, may not be met in calls that were all made."""
 _MALFORMED: Final[Mapping[str, bytes]] = {
     "nothing": b"",
     "a number": b"\x01",
@@ -45,27 +56,36 @@ _MALFORMED: Final[Mapping[str, bytes]] = {
 
 
 async def check_calls(
-    sandbox: Sandbox, module: GuestModule, probe: Probe, found: Findings, *, memory_bytes: int
+    sandbox: Sandbox,
+    module: GuestModule,
+    probe: Probe,
+    found: Findings,
+    *,
+    memory_bytes: int,
+    progress: Callable[[str], None],
 ) -> None:
-    """Tells ``found`` of the clauses in :data:`CALLED`. ``memory_bytes`` is what the module starts with."""
+    """Tells ``found`` of the clauses in :data:`CALLED`. ``memory_bytes`` is what the module starts with.
+
+    ``progress`` hears what is done next; names of tools are in it.
+    """
     checks = _Checks(sandbox, module, probe, found, memory_bytes=memory_bytes)
+    answered: tuple[ToolDeclaration, dict[str, Any]] | None = None
     try:
-        answered: tuple[ToolDeclaration, dict[str, Any]] | None = None
-        for tool in module.manifest.tools[:MOST_TOOLS]:
+        tools = module.manifest.tools[:MOST_TOOLS]
+        for number, tool in enumerate(tools, 1):
+            progress(f"calling {tool.name} ({number} of {len(tools)})")
             arguments = await checks.tool(tool)
             if answered is None and arguments is not None:
                 answered = tool, arguments
         if answered is not None:
+            progress(f"sending {answered[0].name} what no host sends")
             await checks.strange_requests(answered[0].name, answered[1])
     except OutOfTime:
         found.skipped(CALLED, "not looked at: the calls before took too long together")
-
-
-def request(tool: str, arguments: Mapping[str, Any], **more: Any) -> bytes:
-    """The bytes that a host sends; ``more`` are keys that it does not."""
-    context = {"call_id": "conform"} | more.pop("context", {})
-    whole = {"abi": ABI_VERSION, "tool": tool, "arguments": dict(arguments), "context": context} | more
-    return plain.encode(whole, max_bytes=2 * 1024 * 1024)
+    if (failed := found.first_failure(CALLED)) is not None and answered is None:
+        found.skipped(CALLED, f"not looked at: {failed} failed first")
+    for start, why in _NO_OCCASION.items():
+        found.skipped((clause for clause in CALLED if clause.startswith(start)), why)
 
 
 class _Checks:
@@ -85,19 +105,21 @@ class _Checks:
         with self._probe.timed():
             schema, examples = thaw(tool.input_schema), tuple(thaw(example.arguments) for example in tool.examples)
             arguments = await anyio.to_thread.run_sync(ToolArguments, schema, examples)
-        answers = True
+        answers, answered = ToolAnswers(tool, self._probe, self._found), True
         if arguments.least is not None:
-            answers = await self._least(tool.name, arguments.least)
-        await self._examples(tool)
+            answered = await self._least(tool.name, arguments.least, answers)
+        await self._examples(tool, answers)
         if arguments.least is None:
             why = f"{tool.name} is not called: {arguments.why_none}; give it an example"
             self._found.skipped((clause for clause in CALLED if clause != "examples.answered"), why)
-        if arguments.least is None or not answers:
+        if arguments.least is None or not answered:
             return None
-        await self._much(tool.name, arguments)
+        await self._much(tool.name, arguments, answers)
+        await self._floats(tool.name, arguments, answers)
+        answers.together()
         return arguments.least
 
-    async def _least(self, tool: str, arguments: dict[str, Any]) -> bool:
+    async def _least(self, tool: str, arguments: dict[str, Any], answers: ToolAnswers) -> bool:
         """What is least asked for: whether it is answered, again, with less of everything, and with more keys."""
         asked = f"{tool} with the least arguments"
         data = request(tool, arguments)
@@ -117,6 +139,7 @@ class _Checks:
             self._found.failed("calls.answered", f"{asked}: {first.why}; answer error or raised instead")
         if not answered:
             return False
+        await answers.call(first, asked)
         again = await self._probe.send(data)
         self._same(first, again, "calls.repeatable", f"{asked}, called again")
         await self._unknown_keys(tool, arguments, first)
@@ -163,8 +186,9 @@ class _Checks:
             if ended.answer != first.answer and ended.kind not in _MEETS_A_LIMIT:
                 self._found.failed(clause, f"{asked}, with less of it: {ended.why or 'another answer'}")
 
-    async def _examples(self, tool: ToolDeclaration) -> None:
-        for number, example in enumerate(tool.examples):
+    async def _examples(self, tool: ToolDeclaration, answers: ToolAnswers) -> None:
+        await answers.of_examples()
+        for number, example in enumerate(tool.examples, 1):
             try:
                 with self._probe.timed():
                     problem = await example_problem(
@@ -175,10 +199,19 @@ class _Checks:
                 return
             if problem is None:
                 self._found.passed("examples.answered")
+                answers.example_kept(example.answer)
             else:
                 self._found.failed("examples.answered", problem)
 
-    async def _much(self, tool: str, arguments: ToolArguments) -> None:
+    async def _floats(self, tool: str, arguments: ToolArguments, answers: ToolAnswers) -> None:
+        with self._probe.timed():
+            place = await anyio.to_thread.run_sync(arguments.with_fraction)
+        if place is None:
+            self._found.skipped([FLOATS], f"the schema of {tool} takes no number with a fraction")
+        else:
+            await check_floats(self._probe, tool, place, self._found, answers)
+
+    async def _much(self, tool: str, arguments: ToolArguments, answers: ToolAnswers) -> None:
         limits = self._probe.limits
         room = (
             limits.request_bytes
@@ -194,11 +227,14 @@ class _Checks:
             with self._probe.timed():
                 made = await anyio.to_thread.run_sync(arguments.with_value, value, kind)
             if made is None:
-                self._found.skipped([clause], f"the schema of {tool} takes no such arguments")
+                room_too = ("alloc.large", "alloc.zero") if clause == "plain.large" else ()
+                self._found.skipped([clause, *room_too], f"the schema of {tool} takes no such arguments")
                 continue
-            await self._one_of_much(clause, tool, made, what)
+            await self._one_of_much(clause, tool, made, what, answers)
 
-    async def _one_of_much(self, clause: str, tool: str, arguments: dict[str, Any], what: str) -> None:
+    async def _one_of_much(
+        self, clause: str, tool: str, arguments: dict[str, Any], what: str, answers: ToolAnswers
+    ) -> None:
         try:
             data = request(tool, arguments)
         except PlainError:
@@ -208,7 +244,9 @@ class _Checks:
         large = clause in ("plain.large", "plain.items")
         ended = await self._probe.send(data)
         answered = judge(ended, asked, self._found, large=large)
+        await answers.call(ended, asked)
         if large and ended.stage == ALLOC:
+            self._found.skipped([clause, "alloc.zero"], f"rho_alloc has no room for {what}")
             if ended.kind == "out_of_memory":
                 self._found.passed("alloc.large", "it answers 0")
             else:

@@ -78,6 +78,9 @@ def _clause_of(bad: BadAnswer, answer: bytes) -> str:
 
 
 def _host_calls(ended: Ended, asked: str, found: Findings) -> None:
+    taken_from_nothing = isinstance(ended.outcome, CallFailed) and "no reply waiting" in ended.outcome.detail
+    if taken_from_nothing:
+        found.failed("host_call.take", f"{asked}: {ended.why}; one host_take for each host_call")
     if not ended.host_calls:
         return
     kinds = ended.host_kinds
@@ -97,8 +100,7 @@ def _host_calls(ended: Ended, asked: str, found: Findings) -> None:
         found.failed("host_call.count", f"{asked}: it went on asking after the kind quota")
     else:
         found.passed("host_call.count")
-    if isinstance(ended.outcome, CallFailed) and "no reply waiting" in ended.outcome.detail:
-        found.failed("host_call.take", f"{asked}: {ended.outcome.detail}; one host_take for each host_call")
+    if taken_from_nothing:
         return
     found.passed("host_call.take")
     if kinds:

@@ -98,6 +98,11 @@ class Findings:
         for clause in clauses:
             self._skipped.setdefault(clause, reason)
 
+    def first_failure(self, clauses: Iterable[str]) -> str | None:
+        """The clause that failed first of these; None where they all hold so far. What only should hold is none."""
+        among = {clause for clause in clauses if CLAUSES[clause].level == "must"}
+        return next((clause for clause in self._failed if clause in among), None)
+
     @property
     def failures(self) -> int:
         """How many clauses failed so far."""

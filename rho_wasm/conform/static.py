@@ -177,7 +177,7 @@ def _run(facts: Facts, checks: Sequence[_Check], found: Findings) -> ModuleRejec
         because = next((broken[need] for need in _NEEDS.get(check, ()) if need in broken), None)
         if because is not None:
             broken[check] = because
-            found.skipped(_DECIDES.get(check, ()), f"not looked at: {because} comes first")
+            found.skipped(_DECIDES.get(check, ()), f"not looked at: {because} failed first")
             continue
         try:
             check(facts)
@@ -185,15 +185,17 @@ def _run(facts: Facts, checks: Sequence[_Check], found: Findings) -> ModuleRejec
             first = first or refusal
             broken[check] = clause = clause_of(refusal)
             found.failed(clause, _told(refusal))
-            found.skipped(_DECIDES.get(check, ()), f"not looked at: {clause} comes first")
+            found.skipped(_DECIDES.get(check, ()), f"not looked at: {clause} failed first")
             if check is layout.check_sections or check is layout.check_size:
-                found.skipped(_STATIC, f"not looked at: {clause} comes first")
+                found.skipped(_STATIC, f"not looked at: {clause} failed first")
                 return first
         else:
             for decided in _DECIDES.get(check, ()):
                 found.passed(decided)
-    if not broken:
+    if first is None:
         found.passed("wasm.binary")
+    else:
+        found.skipped(["wasm.binary"], f"not looked at to its end: {clause_of(first)} failed first")
     for clause in ("wasm.features", "wasm.bounds"):
         found.passed(clause)
     return first
@@ -206,7 +208,7 @@ def _image(wasm: bytes, found: Findings, limits: HostLimits) -> Looked:
     except ModuleRejected as refusal:
         clause = clause_of(refusal)
         found.failed(clause, _told(refusal))
-        found.skipped(_STATIC, f"not looked at: {clause} comes first")
+        found.skipped(_STATIC, f"not looked at: {clause} failed first")
         return Looked(None, refusal, image=True)
     for clause in (*_OF_IMAGES, *_OF_MANIFESTS, "wasm.binary", "wasm.bounds"):
         found.passed(clause)

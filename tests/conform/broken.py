@@ -92,6 +92,25 @@ def large(before: str) -> bytes:
     return answering({"ok": 1}, before=before, extra=HEAP, alloc="(call $take (local.get $size))")
 
 
+def large_answering(value: Any) -> bytes:
+    return answering(value, extra=HEAP, alloc="(call $take (local.get $size))")
+
+
+def refusing_floats(head: int) -> bytes:
+    """A guest that raises where its request has a byte that begins a float of one precision, and text has none."""
+    raised = plain.encode({"raised": {"message": "no"}})
+    refused = f"(return (i64.const {2048 << 32 | len(raised)}))"
+    return answering(
+        {"ok": 1},
+        before=f"""(loop $l
+        (if (i32.eq (i32.load8_u (i32.add (local.get $p) (local.get $i))) (i32.const {head})) (then {refused}))
+        (local.set $i (i32.add (local.get $i) (i32.const 1)))
+        (br_if $l (i32.lt_u (local.get $i) (local.get $n))))""",
+        extra=HEAP + data(2048, raised),
+        alloc="(call $take (local.get $size))",
+    )
+
+
 def trapping_on(load: str, wanted: int) -> bytes:
     """A guest that traps where its request has these bytes in it."""
     return large(f"""(loop $l
@@ -204,6 +223,21 @@ BROKEN_IN_CALLS: Mapping[str, tuple[Callable[[], bytes], str]] = {
         lambda: with_tool(examples=[{"arguments": {}, "answer": {"ok": 2}}]),
         "examples.answered",
     ),
+    "an example that its output_schema does not take": (
+        lambda: with_tool(output_schema={"type": "string"}, examples=[{"arguments": {}, "answer": {"ok": 1}}]),
+        "answer.output_schema",
+    ),
+    "an answer that its output_schema does not take": (
+        lambda: with_tool(output_schema={"type": "string"}),
+        "answer.output_schema",
+    ),
+    "half floats are refused": (lambda: refusing_floats(0xF9), "plain.floats"),
+    "single floats are refused": (lambda: refusing_floats(0xFA), "plain.floats"),
+    "double floats are refused": (lambda: refusing_floats(0xFB), "plain.floats"),
+    "a reply is taken where nothing was asked": (
+        lambda: answering({"ok": 1}, before="(drop (call $host_take (i32.const 2048) (i32.const 4)))"),
+        "host_call.take",
+    ),
     "unknown keys trap": (
         lambda: answering(
             {"ok": 1}, before="(if (i32.ne (i32.load8_u (local.get $p)) (i32.const 0xa4)) (then unreachable))"
@@ -230,6 +264,7 @@ BROKEN_IN_CALLS: Mapping[str, tuple[Callable[[], bytes], str]] = {
 """The same, of modules that have to be compiled or called."""
 
 SHOULD: Mapping[str, tuple[Callable[[], bytes], str]] = {
+    "whatever is asked raises": (lambda: large_answering({"raised": {"message": "no"}}), "calls.succeed"),
     "no room for a large request, and none said": (lambda: answering({"ok": 1}), "alloc.large"),
     "a capability that is not declared": (
         lambda: asking(_HOST_CALL, then=_TAKE, capabilities=()),

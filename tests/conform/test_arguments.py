@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from rho_wasm.conform.arguments import EVERY_PLANE, ToolArguments, _Least, _TooMuch, nested
+from rho_wasm import plain
+from rho_wasm.conform.arguments import EVERY_PLANE, FloatPlace, ToolArguments, _Least, _TooMuch, nested
+from rho_wasm.conform.requests import request_of_float
 
 NAME: dict[str, Any] = {"type": "string", "minLength": 2}
 
@@ -82,3 +84,30 @@ def test_what_asks_for_very_many_values_is_given_up_and_says_so() -> None:
     arguments = ToolArguments({"required": ["a"], "properties": {"a": lists}}, ({},))
     assert arguments.least is None
     assert "more than 10,000 values" in arguments.why_none
+
+
+@pytest.mark.parametrize(
+    ("schema", "place"),
+    [
+        ({"properties": {"n": {"type": "number"}}}, FloatPlace({"n": 1.5}, "n", 1.5)),
+        ({"properties": {"n": {"type": ["number", "null"], "maximum": 1}}}, FloatPlace({"n": 0.5}, "n", 0.5)),
+        (
+            {"properties": {"l": {"type": "array", "items": {"type": "number"}}}, "additionalProperties": False},
+            FloatPlace({"l": [1.5]}, "l", 1.5),
+        ),
+        ({}, FloatPlace({"conform": 1.5}, "conform", 1.5)),
+        ({"properties": {"n": {"type": "integer"}}, "additionalProperties": False}, None),
+    ],
+)
+def test_a_fraction_stands_where_the_schema_takes_one(schema: dict[str, Any], place: FloatPlace | None) -> None:
+    assert ToolArguments(schema).with_fraction() == place
+
+
+@pytest.mark.parametrize(
+    ("width", "packed"), [("half", "f93e00"), ("single", "fa3fc00000"), ("double", "fb3ff8000000000000")]
+)
+def test_a_request_has_its_number_in_the_precision_that_is_asked_for(width: str, packed: str) -> None:
+    data = request_of_float("t", {"a": 0, "n": 0}, "n", 1.5, width=width)
+    assert data is not None
+    assert bytes.fromhex(packed) in data
+    assert plain.decode(data)["arguments"] == {"a": 0, "n": 1.5}

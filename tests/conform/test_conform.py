@@ -61,7 +61,14 @@ async def test_every_clause_is_reported_once_in_the_order_of_the_page() -> None:
 async def test_faults_beside_one_another_are_all_told() -> None:
     make, _ = BROKEN_TO_SEE["a start section"]
     module = embed(make(), Manifest.decode(MANIFEST)).replace(b"rho.manifest", b"no.manifest!")
-    assert [*broken(await conform(module))] == ["wasm.start", "manifest.section"]
+    report = await conform(module)
+    assert [*broken(report)] == ["wasm.start", "manifest.section"]
+    reasons = {clause.reason for clause in report.of("not_applicable")} - {"the module is no image"}
+    assert reasons == {
+        "not looked at to its end: wasm.start failed first",
+        "not looked at: wasm.start failed first",
+        "not looked at: manifest.section failed first",
+    }
 
 
 async def test_a_guest_that_keeps_the_abi_has_nothing_to_be_told(shared_cache: NativeCache) -> None:
