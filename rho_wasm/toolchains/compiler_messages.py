@@ -114,10 +114,7 @@ def from_rustc(text: str, *, folder: str, limit: int) -> tuple[Diagnostic, ...]:
 
 
 def not_of_project(listed: str, *, folder: str, limit: int) -> tuple[Diagnostic, ...]:
-    """The files in ``rustc --emit=dep-info`` that are not in ``folder``, each as one that could not be read.
-
-    Those are the words for one that is not there, so that nobody learns which files the host has.
-    """
+    """The files in ``rustc --emit=dep-info`` that are not in ``folder``, each told as one that is not there."""
     found: list[Diagnostic] = []
     for line in listed.split("\n"):
         # The first lines are the outputs with all that they rest on; then each file that was read has a line.
@@ -125,7 +122,7 @@ def not_of_project(listed: str, *, folder: str, limit: int) -> tuple[Diagnostic,
         if not line.endswith(":") or line.startswith("#"):
             continue
         if not posixpath.normpath(name).startswith(f"{folder}/"):
-            found.append(Diagnostic(_cleaned(f"couldn't read `{name}`: {_NO_TEXT}")))
+            found.append(Diagnostic(_cleaned(f"couldn't read {name}: {_NO_TEXT}")))
     return _first(found, limit)
 
 
@@ -172,7 +169,7 @@ def _told(path: str, folder: str) -> str:
 
 def _cleaned(message: str) -> str:
     if (unreadable := _UNREADABLE.match(message)) is not None:
-        message = f"couldn't read {unreadable['file']}: {_NO_TEXT}"
+        message = f"couldn't read {unreadable['file'].strip('`')}: {_NO_TEXT}"
     return inert(_FOLDERS.sub("", message), limit=_MESSAGE_CHARS)
 
 

@@ -224,7 +224,8 @@ class _Tiny:
 
     def _diagnostics(self, said: str) -> tuple[Diagnostic, ...]:
         found: dict[Diagnostic, None] = {}
-        for line in said.splitlines():
+        # A text of the source with a line break in it may look like a message. Nothing can tell, and it is inert.
+        for line in said.split("\n"):
             if (match := _MESSAGE.fullmatch(line)) is not None:
                 found[self._diagnostic(match)] = None
         return tuple(sorted(found, key=lambda each: each.severity != "error")[: self._limits.diagnostics])
@@ -245,6 +246,8 @@ class _Tiny:
     def _known_as(self, file: str) -> str:
         if file == self._names[self._project.main]:
             file = self._project.name
+        elif file not in self._project.files:
+            file = file.rpartition("/")[2]
         return inert(file, limit=_NAME_CHARS)
 
     def _refused(self, why: str, reason: str = "build_failed", *, said: bytes = b"") -> BuildError:

@@ -60,7 +60,7 @@ def test_paths_of_the_host_and_escapes_are_not_told() -> None:
 @pytest.mark.parametrize("why", ["No such file or directory (os error 2)", "Permission denied (os error 13)"])
 def test_whether_a_file_is_there_is_not_told(why: str) -> None:
     [told] = rustc({"message": f"couldn't read `/etc/passwd`: {why}", "level": "error", "spans": []})
-    assert told.message == "couldn't read `passwd`: it is no text of this project"
+    assert told.message == "couldn't read passwd: it is no text of this project"
 
 
 def test_what_is_read_from_outside_the_project_is_told_as_one_that_is_not_there() -> None:
@@ -70,9 +70,7 @@ def test_what_is_read_from_outside_the_project_is_told_as_one_that_is_not_there(
     listed = f"main.wasm: {' '.join((*inside, *outside))}\n\n{files}\n# env-dep:LANG=C\n# env-dep:X=:\n"
     told = not_of_project(listed, folder="source", limit=9)
     names = ("ld.so.cache", "source/../librho.rlib", "sources/a b.rs", "source/../../x/source/main.rs")
-    assert [each.message for each in told] == [
-        f"couldn't read `{each}`: it is no text of this project" for each in names
-    ]
+    assert [each.message for each in told] == [f"couldn't read {each}: it is no text of this project" for each in names]
     assert len(not_of_project(listed, folder="source", limit=2)) == 2
 
 

@@ -144,6 +144,11 @@ async def test_a_message_is_inert_and_bounded(text: str) -> None:
     assert len(said) < 2_000
 
 
+async def test_a_text_that_looks_like_a_message_names_no_folder() -> None:
+    error = await refusal('_Static_assert(0, "a\\n/etc/passwd:1: error: b\\u2028main.c:9: error: c");\n')
+    assert [(each.file, each.line) for each in error.diagnostics] == [("tool.c", 1), ("passwd", 1)]
+
+
 # What a hostile source gets.
 
 ESCAPES = {
