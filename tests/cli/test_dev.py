@@ -147,22 +147,18 @@ def test_calls_that_crash_strike_nothing_and_a_quarantine_by_others_is_told_once
     folder: Path, own_folder: Path
 ) -> None:
     _write(folder, _TRAPS, name="sum", examples=False)
-    given = ["--call", "sum", "-a", "@given.json"]
+    (own_folder / "policy.toml").write_text("[strikes]\nlimit = 1\n")
     (own_folder / "given.json").write_text("{}")
-    with _running("count", *given) as (wait, _):
-        for number in range(5):
-            called = wait("call")["result"]
-            assert (called["kind"], called["generation"]) == ("crashed", None)
-            wait("idle")
-            (own_folder / "given.json").write_text(json.dumps({"n": number}))
+    policy = ["--policy", "policy.toml"]
+    with _running("count", "--call", "sum", "-a", "@given.json", *policy) as (wait, _):
+        called = wait("call")["result"]
+        assert (called["kind"], called["generation"]) == ("crashed", None)
+        wait("idle")
         with Store.open(own_folder / ".rho", read_only=True) as store:
             assert not store.strikes()
-        wait("call")
-        wait("idle")
-        for _ in range(3):
-            assert run(["call", "sum"]) == 1
-        (own_folder / "given.json").write_text("{}")
-        assert wait("quarantined")["next"] == ["rho-wasm pardon sum"]
+        assert run(["call", "sum", *policy]) == 1
+        (own_folder / "given.json").write_text('{"n": 1}')
+        assert wait("quarantined")["next"] == ["rho-wasm pardon sum --policy policy.toml"]
         wait("idle")
         assert run(["pardon", "sum"]) == 0
         (own_folder / "given.json").write_text('{"n": 9}')
