@@ -17,9 +17,14 @@ func Start(path string, main func()) {
 	main()
 }
 
-// declaration is the manifest's bytes. Where main failed there are none: standard error says why, for the build to read.
+// declaration is the manifest's bytes. Where main failed, or declared no tool, there are none: standard error says why,
+// for the build to read.
 func declaration() []byte {
-	if undeclared == nil {
+	switch {
+	case undeclared != nil:
+	case len(tools) == 0:
+		undeclared = &Raised{Message: "no tool is declared: func main() does it, by rho.Tool(name, description, function)"}
+	default:
 		return encode(manifest())
 	}
 	println(undeclared.Message)

@@ -66,8 +66,10 @@ func whole(value float64) (major byte, number uint64, ok bool) {
 
 // setBase64 takes the text that bytes are in JSON, in either alphabet, with or without padding.
 func setBase64(target reflect.Value, text []byte, place string) error {
-	for len(text) > 0 && text[len(text)-1] == '=' {
-		text = text[:len(text)-1]
+	if len(text)%4 == 0 {
+		for n := 0; n < 2 && len(text) > 0 && text[len(text)-1] == '='; n++ {
+			text = text[:len(text)-1]
+		}
 	}
 	made := make([]byte, 0, len(text)/4*3+2)
 	var bits uint32

@@ -34,6 +34,9 @@ _WAT_PLACE = re.compile(r"^\s*--> <anon>:(?P<line>\d{1,10}):(?P<column>\d{1,10})
 _GO_LOCATED = re.compile(r"(?P<file>[^:\t]{1,4096}):(?P<line>\d{1,10})(?::(?P<column>\d{1,10}))?: (?P<message>.*)")
 # What the command, the linker and the loader of packages say of no one place.
 _GO_UNLOCATED = re.compile(r"(?:go: |\S{0,4096}/link: |(?=found packages |package |-buildmode=))(?P<message>.*)")
+_GO_PACKAGE = re.compile(
+    r"found packages (?P<name>\w+) \((?P<file>[^()]+)\) and (?P<other>\w+) \((?P<last>[^()]+)\) in "
+)
 _GO_MODULES = re.compile(r"(?:no required module provides|cannot find module providing) package (?P<name>[^;:\s]*)")
 
 _RANK = {"error": 0, "warning": 1, "note": 2}
@@ -103,7 +106,7 @@ def from_go(text: str, *, start: str, limit: int) -> tuple[Diagnostic, ...]:
         elif (located := _GO_LOCATED.fullmatch(line)) is not None:
             found.append(_in_go(located, start))
         elif (unlocated := _GO_UNLOCATED.fullmatch(line)) is not None:
-            found.append(Diagnostic(_said_by_go(unlocated["message"])))
+            found.append(_of_another_package(line, start) or Diagnostic(_said_by_go(unlocated["message"])))
     return tuple(dict.fromkeys(found))[:limit]
 
 
@@ -115,6 +118,15 @@ def _in_go(match: re.Match[str], start: str) -> Diagnostic:
         return Diagnostic("main is not defined: declare the tools in func main()")
     column = _number(match["column"]) if match["column"] is not None else None
     return Diagnostic(_said_by_go(match["message"]), file=shown, line=_number(match["line"]), column=column)
+
+
+def _of_another_package(line: str, start: str) -> Diagnostic | None:
+    """Of a file whose package is not that of ``start``; None where the line tells no such thing."""
+    if (match := _GO_PACKAGE.match(line)) is None or start not in (match["file"], match["last"]):
+        return None
+    name, file = (match["name"], match["file"]) if match["last"] == start else (match["other"], match["last"])
+    told = f"it is of package {inert(name, limit=_NAME_CHARS)}, where tools are declared in package main"
+    return Diagnostic(told, file=inert(file, limit=_NAME_CHARS))
 
 
 def _said_by_go(message: str) -> str:

@@ -127,9 +127,9 @@ def test_values_of_every_type_are_given_back(types: tuple[Artifact, Calls]) -> N
     assert calls.call("types", signed=3.0, maybe=None, color="green") == {"ok": {"signed": 3, "color": "green"}}
 
 
-@pytest.mark.parametrize("text", ["AP8=", "AP8"])
+@pytest.mark.parametrize("text", ["+/8=", "+/8", "-_8=", "-_8"])
 def test_bytes_may_be_base64_text(types: tuple[Artifact, Calls], text: str) -> None:
-    assert types[1].call("types", data=text) == {"ok": {"data": b"\x00\xff", "color": "red"}}
+    assert types[1].call("types", data=text) == {"ok": {"data": b"\xfb\xff", "color": "red"}}
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_bytes_may_be_base64_text(types: tuple[Artifact, Calls], text: str) -> N
         ({"large": 1e300}, "arguments.large must be a whole number from 0 on"),
         ({"points": [{"x": 1}]}, "arguments.points[0].y is missing"),
         ({"names": {"a": 1}}, "arguments.names.a must be a text"),
-        ({"data": "A"}, "arguments.data is no base64 text"),
+        *(({"data": text}, "arguments.data is no base64 text") for text in ("A", "AQ=", "AQ===", "====", "A Q=", "é")),
         ({"text": b"a"}, "arguments.text must be a text"),
     ],
 )
@@ -229,3 +229,20 @@ def test_a_tool_that_cannot_be_declared_is_told_when_it_is_built() -> None:
     told = [found.message for found in caught.value.diagnostics]
     assert 'rho: nothing: arguments.times: min is "x", which does not fit the field' in told
     assert "at source.go:12, in main" in told
+
+
+def test_a_guest_without_tools_is_told_how_one_is_declared() -> None:
+    with pytest.raises(BuildError) as caught:
+        anyio.run(lambda: build('package main\n\nimport _ "rho"\n\nfunc main() {}\n', language="go"))
+    told = [found.message for found in caught.value.diagnostics]
+    assert "no tool is declared: func main() does it, by rho.Tool(name, description, function)" in told
+
+
+def test_a_package_that_is_not_main_is_told_by_the_authors_file_alone() -> None:
+    with pytest.raises(BuildError) as caught:
+        anyio.run(lambda: build(MISDECLARED.replace("package main", "package mine"), language="go"))
+    [found] = caught.value.diagnostics
+    assert (found.file, found.message) == (
+        "source.go",
+        "it is of package mine, where tools are declared in package main",
+    )

@@ -123,6 +123,18 @@ def test_go_tells_files_of_folders_with_their_folders_and_others_by_their_last_n
     )
 
 
+@pytest.mark.parametrize(
+    "packages",
+    ["mine (a.go) and main (rho_start.go)", "main (rho_start.go) and mine (a.go)", "mine (a.go) and b (b.go)"],
+)
+def test_go_tells_of_a_package_that_is_not_main_without_the_file_of_the_build(packages: str) -> None:
+    [found] = go(f"found packages {packages} in /tmp/x/source\n")
+    if "rho_start.go" in packages:
+        assert found == Diagnostic("it is of package mine, where tools are declared in package main", file="a.go")
+    else:
+        assert found.message.startswith(f"found packages {packages}")
+
+
 def test_what_go_found_and_wanted_stands_in_one_message() -> None:
     text = "./main.go:3:1: not enough arguments\n\thave (string)\n\twant (string, int)\n"
     assert go(text)[0].message == "not enough arguments; have (string); want (string, int)"
