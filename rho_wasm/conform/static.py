@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from rho_wasm.conform.clauses import CLAUSES
+from rho_wasm.conform.imports import all_imports
 from rho_wasm.conform.report import Findings
 from rho_wasm.errors import ModuleRejected
 from rho_wasm.limits import HostLimits
@@ -73,6 +74,8 @@ _EXPORTS = {
     CALL: "exports.rho_call",
     INITIALIZE: "exports.initialize",
 }
+_NAMES = 8
+"""So many of a fault's imports are named."""
 _IN_TOOL = re.compile(r"tools\[\d+\]\.(\w+)")
 _TOOL_FIELDS = {
     "input_schema": "manifest.schemas",
@@ -183,7 +186,11 @@ def _run(facts: Facts, checks: Sequence[_Check], found: Findings) -> ModuleRejec
             check(facts)
         except ModuleRejected as refusal:
             first = first or refusal
-            broken[check] = clause = clause_of(refusal)
+            clause = clause_of(refusal)
+            if check is sections.check_imports and (every := all_imports(facts)) is not None:
+                _tell_imports(refusal, *every, found)
+                continue
+            broken[check] = clause
             found.failed(clause, _told(refusal))
             found.skipped(_DECIDES.get(check, ()), f"not looked at: {clause} failed first")
             if check is layout.check_sections or check is layout.check_size:
@@ -199,6 +206,20 @@ def _run(facts: Facts, checks: Sequence[_Check], found: Findings) -> ModuleRejec
     for clause in ("wasm.features", "wasm.bounds"):
         found.passed(clause)
     return first
+
+
+def _tell_imports(refusal: ModuleRejected, unknown: Sequence[str], mistyped: Sequence[str], found: Findings) -> None:
+    for clause, names, why in (
+        ("imports.known", unknown, "the module imports what no guest is given"),
+        ("imports.types", mistyped, "the module imports these with a wrong type"),
+    ):
+        if not names:
+            found.passed(clause)
+        elif len(names) == 1 and clause == clause_of(refusal):
+            found.failed(clause, _told(refusal))
+        else:
+            more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
+            found.failed(clause, f"{why}: {'; '.join(names[:_NAMES])}{more}")
 
 
 def _image(wasm: bytes, found: Findings, limits: HostLimits) -> Looked:

@@ -47,6 +47,10 @@ def test_a_broken_module_exits_with_3_and_names_clause_section_and_reason(comman
     code, text = told("conform", FOREIGN)
     assert code == 3
     assert failed["reason"] in " ".join(text.split())
+    assert (
+        f"{sum('not looked at: imports.known failed' in each['reason'] for each in report['clauses'])} not looked at"
+        in text
+    )
 
 
 def test_an_image_without_its_engine_was_not_called(own_folder: Path, command: Command, told: Told) -> None:

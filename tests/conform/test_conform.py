@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import wasmtime
 
 from rho_wasm.conform import CLAUSES, ConformReport, conform
 from rho_wasm.limits import HostLimits, Limits
@@ -69,6 +70,18 @@ async def test_faults_beside_one_another_are_all_told() -> None:
         "not looked at: wasm.start failed first",
         "not looked at: manifest.section failed first",
     }
+
+
+async def test_all_faults_of_imports_are_told_and_exports_are_looked_at_too() -> None:
+    text = """(module (import "env" "f" (func)) (import "env" "g" (func)) (import "rho" "log" (func))
+        (memory (export "memory") 1) (func (export "rho_alloc") (param i32) (result i32) (i32.const 1024))
+        (func (export "rho_call") (param i32) (result i64) (i64.const 0)))"""
+    report = await conform(embed(bytes(wasmtime.wat2wasm(text)), Manifest.decode(MANIFEST)))
+    told = broken(report)
+    assert [*told] == ["exports.rho_call", "imports.known", "imports.types"]
+    assert "env.f; env.g" in told["imports.known"]
+    assert "rho.log" in told["imports.types"]
+    assert not report.called
 
 
 async def test_a_guest_that_keeps_the_abi_has_nothing_to_be_told(shared_cache: NativeCache) -> None:
