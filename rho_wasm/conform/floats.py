@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -76,7 +76,7 @@ class _Floats:
         return again == dict(kinds)
 
 
-def _worse(kind: str | None, others: Any) -> bool:
+def _worse(kind: str | None, others: Iterable[str | None]) -> bool:
     """It is refused, and what was asked in another precision is not, or less so."""
     if kind not in _REFUSALS:
         return False

@@ -14,7 +14,7 @@ from rho_wasm.wasm import with_custom
 from tests.sandbox.guests import answer, answering, data, guest, wat
 from tests.sandbox.module_bytes import I32, I64, MANIFEST, Guest, body, export, function_type
 
-__all__ = ["BROKEN_IN_CALLS", "BROKEN_TO_SEE", "SHOULD"]
+__all__ = ["BROKEN_IN_CALLS", "BROKEN_TO_SEE", "SHOULD", "refusing_floats"]
 
 TOOL: Mapping[str, Any] = {"name": "t", "description": "A tool.", "input_schema": {"type": "object"}}
 PNG = bytes.fromhex("89504e470d0a1a0a")
@@ -96,15 +96,16 @@ def large_answering(value: Any) -> bytes:
     return answering(value, extra=HEAP, alloc="(call $take (local.get $size))")
 
 
-def refusing_floats(head: int) -> bytes:
-    """A guest that raises where its request has a byte that begins a float of one precision, and text has none."""
+def refusing_floats(*heads: int) -> bytes:
+    """A guest that raises where its request has a byte that begins a float so, and that no text has."""
     raised = plain.encode({"raised": {"message": "no"}})
     refused = f"(return (i64.const {2048 << 32 | len(raised)}))"
+    byte = "(i32.load8_u (i32.add (local.get $p) (local.get $i)))"
+    checks = " ".join(f"(if (i32.eq {byte} (i32.const {head})) (then {refused}))" for head in heads)
     return answering(
         {"ok": 1},
         before=f"""(loop $l
-        (if (i32.eq (i32.load8_u (i32.add (local.get $p) (local.get $i))) (i32.const {head})) (then {refused}))
-        (local.set $i (i32.add (local.get $i) (i32.const 1)))
+        {checks} (local.set $i (i32.add (local.get $i) (i32.const 1)))
         (br_if $l (i32.lt_u (local.get $i) (local.get $n))))""",
         extra=HEAP + data(2048, raised),
         alloc="(call $take (local.get $size))",

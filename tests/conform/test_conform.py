@@ -11,7 +11,7 @@ from rho_wasm.manifest import Manifest, embed
 from rho_wasm.resources import fixture, sdk
 from rho_wasm.sandbox import NativeCache
 from rho_wasm.sandbox.abi import ENGINE_EXTENSION
-from tests.conform.broken import BROKEN_IN_CALLS, BROKEN_TO_SEE, SHOULD
+from tests.conform.broken import BROKEN_IN_CALLS, BROKEN_TO_SEE, SHOULD, refusing_floats
 from tests.fixture_table import ENDINGS, REFUSED
 from tests.sandbox.conftest import shared_cache
 from tests.sandbox.guests import answering, guest
@@ -135,6 +135,13 @@ class TestInCalls:
         report = await conform(make(), limits=LITTLE_FUEL, cache=shared_cache)
         assert clause in [each.id for each in report.of("warning")]
         assert report.ok
+
+    async def test_a_guest_that_takes_no_fraction_at_all_is_not_said_to_read_none(
+        self, shared_cache: NativeCache
+    ) -> None:
+        report = await conform(refusing_floats(0xF9, 0xFA, 0xFB), cache=shared_cache)
+        [floats] = [clause for clause in report.clauses if clause.id == "plain.floats"]
+        assert (report.ok, floats.status) == (True, "not_applicable")
 
     @pytest.mark.parametrize("name", [*ENDINGS, *REFUSED])
     async def test_a_fixture_keeps_the_abi_or_fails_with_its_clause(self, name: str, shared_cache: NativeCache) -> None:
