@@ -1,4 +1,4 @@
-"""Calls a guest with a request of any bytes, which the sandbox never sends. Only what the ABI says, and no limit but of memory."""
+"""Calls a guest with a request of any bytes, which the sandbox never sends. Only the ABI holds, and a bound of memory."""
 
 from __future__ import annotations
 
