@@ -1,4 +1,4 @@
-"""Calls a guest with a request of any bytes, which the sandbox never sends. Only the ABI holds, and a bound of memory."""
+"""Calls a guest with a request of any bytes, which the sandbox never sends. No limit holds but memory's."""
 
 from __future__ import annotations
 
