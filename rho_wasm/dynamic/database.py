@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import random
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -80,8 +82,20 @@ class Database:
     def prepare(self) -> None:
         """Turns on what the file must have: the write-ahead log and foreign keys. Once, before the first write."""
         with self._writing, self._translated():
-            self._writer.execute("PRAGMA journal_mode = WAL").fetchone()
+            self._patiently("PRAGMA journal_mode = WAL")
             self._writer.execute("PRAGMA foreign_keys = ON")
+
+    def _patiently(self, statement: str) -> None:
+        """Waits where SQLite does not: two that turn the log on at once would wait for each other, so it asks neither."""
+        gives_up = time.monotonic() + self._busy_ms / 1000
+        while True:
+            try:
+                self._writer.execute(statement).fetchone()
+                return
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() >= gives_up:
+                    raise
+            time.sleep(random.uniform(0.001, 0.01))
 
     @contextmanager
     def read(self) -> Iterator[sqlite3.Connection]:

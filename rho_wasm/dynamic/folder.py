@@ -37,7 +37,9 @@ def prepare_folder(folder: Path, *, read_only: bool) -> None:
         raise disk_error(error, folder) from None
     if not stat.S_ISDIR(found.st_mode):
         raise StoreError("it is no folder: a store is one", path=where, reason="not_a_store")
-    if not (folder / DATABASE_NAME).exists() and (read_only or any(folder.iterdir())):
+    # In this order: another process that makes the store puts the database there before anything else.
+    occupied = any(folder.iterdir())
+    if not (folder / DATABASE_NAME).exists() and (read_only or occupied):
         raise StoreError(
             f"the folder has no {DATABASE_NAME} and is not empty: name a new or empty folder",
             path=where,

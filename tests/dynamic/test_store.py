@@ -5,8 +5,10 @@ import resource
 import signal
 import sqlite3
 import stat
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -544,6 +546,20 @@ def open_when_told(connection: Connection, folder: Path) -> None:
     connection.recv()
     with opened(folder) as store:
         connection.send(len(store.generations()))
+
+
+def test_of_many_that_make_a_store_at_the_same_moment_none_is_turned_away(tmp_path: Path) -> None:
+    # SQLite waits for nobody where two turn the write-ahead log on: one of some fifty such moments failed.
+    together = threading.Barrier(4)
+
+    def open_all() -> None:
+        for number in range(50):
+            together.wait(WAIT_S)
+            opened(tmp_path / f"{number}").close()
+
+    with ThreadPoolExecutor(4) as threads:
+        for done in [threads.submit(open_all) for _ in range(4)]:
+            done.result()
 
 
 def test_processes_that_make_one_store_at_once_all_open_it(folder: Path) -> None:
