@@ -70,7 +70,26 @@ _VERSION_1 = (
     """,
 )
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (_VERSION_1,)
+_VERSION_2 = (
+    # What tools keep for themselves: by the tool's name, so that its next version finds it.
+    """
+    CREATE TABLE kv (
+        tool TEXT NOT NULL, key TEXT NOT NULL, value BLOB NOT NULL, PRIMARY KEY (tool, key)
+    ) STRICT, WITHOUT ROWID
+    """,
+    # Calls kept to be run again. ``body`` is plain CBOR (request, host calls, answer) with its SHA-256 beside it;
+    # ``bytes`` is its length, so that a ring is measured without reading it.
+    """
+    CREATE TABLE recordings (
+        id INTEGER PRIMARY KEY AUTOINCREMENT, tool TEXT NOT NULL, artifact TEXT NOT NULL, generation INTEGER NOT NULL,
+        at REAL NOT NULL, kind TEXT NOT NULL, reason TEXT, fuel INTEGER, duration_ms REAL NOT NULL,
+        host_calls INTEGER NOT NULL, bytes INTEGER NOT NULL, body BLOB NOT NULL, digest TEXT NOT NULL
+    ) STRICT
+    """,
+    "CREATE INDEX recordings_of_tool ON recordings (tool, id, bytes)",
+)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_VERSION_1, _VERSION_2)
 """The statements that lead from version n to n + 1. What was released here never changes; append."""
 
 SCHEMA_VERSION = len(MIGRATIONS)

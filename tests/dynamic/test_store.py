@@ -17,6 +17,7 @@ import pytest
 from rho_wasm.dynamic.database import Database
 from rho_wasm.dynamic.generation import ToolVersion, VersionKey
 from rho_wasm.dynamic.pruning import Pruned
+from rho_wasm.dynamic.schema import SCHEMA_VERSION
 from rho_wasm.dynamic.store import Store
 from rho_wasm.dynamic.strikes import Quarantine
 from rho_wasm.errors import Closed, Corrupt, Locked, StoreError, UnknownGeneration, VersionMismatch
@@ -102,7 +103,7 @@ def test_a_store_of_a_newer_version_is_left_as_it_is(folder: Path) -> None:
     before = (folder / "store.sqlite").read_bytes()
     with pytest.raises(VersionMismatch) as caught:
         opened(folder)
-    assert (caught.value.found, caught.value.known, caught.value.reason) == (99, 1, "version_mismatch")
+    assert (caught.value.found, caught.value.known, caught.value.reason) == (99, SCHEMA_VERSION, "version_mismatch")
     assert (folder / "store.sqlite").read_bytes() == before
 
 
