@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import CoroutineType
 from typing import Any, TypeAlias
@@ -19,6 +19,7 @@ __all__ = [
     "SourceFailed",
     "StrikeCounted",
     "ToolFinished",
+    "ToolLogged",
     "ToolProgress",
     "ToolQuarantined",
     "ToolRunning",
@@ -48,6 +49,21 @@ class ToolProgress:
     done: float
     total: float | None = None
     text: str = ""
+    session_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolLogged:
+    """A running call logged through ``log.write``: a level of 10, 20, 30 or 40, an inert message, and its fields.
+
+    The same stands as one line in the call's log. ``fields`` are plain data whose keys and texts are inert.
+    """
+
+    call: ToolCall
+    tool: str
+    level: int
+    message: str
+    fields: Mapping[str, Any] = field(default_factory=dict)
     session_id: str | None = None
 
 
@@ -115,7 +131,14 @@ class SourceFailed:
 
 
 Event: TypeAlias = (
-    ToolRunning | ToolProgress | ToolFinished | GenerationSwitched | StrikeCounted | ToolQuarantined | SourceFailed
+    ToolRunning
+    | ToolProgress
+    | ToolLogged
+    | ToolFinished
+    | GenerationSwitched
+    | StrikeCounted
+    | ToolQuarantined
+    | SourceFailed
 )
 OnEvent: TypeAlias = Callable[[Event], Any]
 
