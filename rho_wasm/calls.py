@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ import anyio
 from rho_wasm.results import NOTHING_LOGGED, ToolResult
 
 if TYPE_CHECKING:
+    from rho_wasm.offered import ToolSnapshot
     from rho_wasm.tools import Tool
 
 __all__ = ["CallClock", "CallMeter", "RunningCall", "ToolCall", "ToolContext"]
@@ -132,6 +133,8 @@ class CallMeter:
     backtrace: tuple[str, ...] = ()
     own_bound = True
     """False where the deadline was not the tool's own (a lower per-call timeout, a parent's): it is no strike."""
+    call_depth = 0
+    """How deeply calls may nest below this one, once it has called another tool."""
 
     def __init__(self, clock: CallClock) -> None:
         self.clock = clock
@@ -144,7 +147,8 @@ class ToolContext:
     ``context`` is the host's own value, opaque to rho_wasm, and ``registry`` the registry that the call came through:
     neither ever crosses into a guest. ``values`` is plain data, the only host data that does. ``session_id`` and
     ``request_id`` cross only where the policy says so. ``model`` is the loop's model, for handlers that ask it.
-    ``attempt`` is above 1 where the host tries a call again that crashed.
+    ``attempt`` is above 1 where the host tries a call again that crashed. ``tools`` is what the model was shown in this
+    turn. ``caller`` is the context of the tool that makes this call, through ``tool.call``; None for a model's call.
     """
 
     call: ToolCall
@@ -156,6 +160,8 @@ class ToolContext:
     values: Mapping[str, Any] = field(default_factory=dict)
     attempt: int = 1
     meter: CallMeter = field(default_factory=lambda: CallMeter(CallClock(math.inf)), repr=False, compare=False)
+    tools: ToolSnapshot | None = field(default=None, repr=False, compare=False)
+    caller: ToolContext | None = field(default=None, repr=False)
 
     # Every call makes one: all fields at once, where a frozen dataclass would set them one by one.
     def __init__(
@@ -170,6 +176,8 @@ class ToolContext:
         values: Mapping[str, Any] | None = None,
         attempt: int = 1,
         meter: CallMeter | None = None,
+        tools: ToolSnapshot | None = None,
+        caller: ToolContext | None = None,
     ) -> None:
         self.__dict__.update(
             call=call,
@@ -181,7 +189,17 @@ class ToolContext:
             values={} if values is None else values,
             attempt=attempt,
             meter=CallMeter(CallClock(math.inf)) if meter is None else meter,
+            tools=tools,
         )
+        if caller is not None:
+            self.__dict__["caller"] = caller
+
+    def callers(self) -> Iterator[ToolContext]:
+        """The contexts of the tools that wait for this call, the nearest first."""
+        caller = self.caller
+        while caller is not None:
+            yield caller
+            caller = caller.caller
 
 
 class RunningCall:

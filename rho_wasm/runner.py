@@ -131,6 +131,7 @@ class ToolRunner:
         values: Mapping[str, Any] = _NO_VALUES,
         timeout_ms: int | None = None,
         attempt: int = 1,
+        caller: ToolContext | None = None,
     ) -> ToolResult:
         """Runs ``call`` and answers its end; never raises for a tool's fault.
 
@@ -138,8 +139,9 @@ class ToolRunner:
         the handler is told in its :class:`ToolContext`. ``timeout_ms`` bounds this call below the tool's own bound: a
         deadline there is not counted against the tool, whatever else the call ends in is. A call that crashed and is
         tried again has an ``attempt`` above 1: all attempts together are one call and one strike, while a call without
-        it counts for itself, whatever its id. Only the caller's own cancellation and KeyboardInterrupt leave this,
-        never inside an exception group.
+        it counts for itself, whatever its id. ``caller`` is the context of a tool that makes the call
+        (:meth:`run_for`): no manual tool runs for it. Only the caller's own cancellation and KeyboardInterrupt leave
+        this, never inside an exception group.
         """
         watermark = Watermark()
         if watermark.asked_before:
@@ -154,9 +156,13 @@ class ToolRunner:
             values=values,
             attempt=attempt,
             meter=CallMeter(CallClock(self.default_timeout_ms)),
+            tools=tools,
+            caller=caller,
         )
         try:
             tool, known = self._found(call.name, tools)
+            if caller is not None and tool.manual:
+                raise ToolError("blocked", tool=tool.name, detail="it is manual: only a model can ask for it")
             schema, guest = known.schema, known.host_made
             if isinstance(schema, SchemaInvalid):
                 raise ToolError("not_found", tool=tool.name, detail=inert(str(schema)))
@@ -199,6 +205,26 @@ class ToolRunner:
         if self._on_event is not None:
             self._finish(result, told)
         return result
+
+    async def run_for(self, call: ToolCall, caller: ToolContext, timeout_ms: int) -> ToolResult:
+        """Runs ``call`` for the tool whose call ``caller`` is the context of, as :meth:`run` does.
+
+        It is answered from the tools that the caller's model was shown, within the caller's session and request, and
+        told the caller's context and values. ``timeout_ms`` is what the caller has left. Which tools it may call, and
+        how deeply, is not looked at here: see :func:`rho_wasm.capabilities.tools.tool_capabilities`.
+        """
+        return await self.run(
+            call,
+            tools=caller.tools,
+            context=caller.context,
+            session_id=caller.session_id,
+            request_id=caller.request_id,
+            model=caller.model,
+            values=caller.values,
+            timeout_ms=timeout_ms,
+            attempt=caller.attempt,
+            caller=caller,
+        )
 
     def _found(self, name: str, tools: ToolSnapshot | None) -> tuple[Tool, KnownTool]:
         """The tool, where it may run. Raises ToolError."""
