@@ -245,13 +245,13 @@ def _why_not_plain(head: int) -> str:
     return "simple values are not plain" if info <= 24 else "a reserved simple value"
 
 
-def jsonable(value: Any) -> Any:
+def jsonable(value: Any, *, max_depth: int = _JSON_DEPTH, max_items: int = _JSON_ITEMS) -> Any:
     """``value`` as JSON can hold it: bytes become base64url without padding, NaN and infinities null.
 
     Integers keep any size. What is not plain is made so first (:func:`plain`). Lone surrogates become U+FFFD.
     Raises as :func:`plain` does.
     """
-    return _Json().convert(value)
+    return _Json().convert(value, max_depth=max_depth, max_items=max_items)
 
 
 def json_text(value: Any) -> tuple[str, tuple[str, ...]]:
@@ -324,8 +324,8 @@ class _Json:
     def __init__(self) -> None:
         self.not_numbers = 0
 
-    def convert(self, value: Any) -> Any:
-        return self._of(plain(value, wide_ints=True))
+    def convert(self, value: Any, *, max_depth: int = _JSON_DEPTH, max_items: int = _JSON_ITEMS) -> Any:
+        return self._of(plain(value, max_depth=max_depth, max_items=max_items, wide_ints=True))
 
     def _of(self, value: Any) -> Any:
         kind = type(value)
