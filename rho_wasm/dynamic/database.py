@@ -112,17 +112,19 @@ class Database:
                     self._reader.execute("ROLLBACK")
 
     @contextmanager
-    def write(self, *, durable: bool = True) -> Iterator[sqlite3.Connection]:
+    def write(self, *, durable: bool = True, overwrite: bool = False) -> Iterator[sqlite3.Connection]:
         """One transaction that no other process's write comes between.
 
         It survives a killed host either way; with ``durable`` it is on the disk when this returns, so that it survives
-        a power cut too.
+        a power cut too. With ``overwrite`` zeros take the place of what is deleted.
         """
         with self._writing, self._translated():
             if self.read_only:
                 raise StoreError("it is open for reading only", path=str(self.path), reason="read_only")
             writer = self._writer
             writer.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+            if overwrite:
+                writer.execute("PRAGMA secure_delete = ON").fetchone()
             writer.execute("BEGIN IMMEDIATE")
             try:
                 yield writer
@@ -131,6 +133,14 @@ class Database:
                 with suppress(sqlite3.Error):
                     writer.execute("ROLLBACK")
                 raise
+            finally:
+                if overwrite:
+                    writer.execute("PRAGMA secure_delete = OFF").fetchone()
+
+    def truncate_log(self) -> None:
+        """Writes the log into the database and empties it, where no other process reads or writes just now."""
+        with self._writing, self._translated():
+            self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
 
     def data_version(self) -> int:
         """A number that changes whenever the database was changed by anyone, another process too. Costs microseconds.
