@@ -19,6 +19,12 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#if !defined __cplusplus && (!defined __STDC_VERSION__ || __STDC_VERSION__ < 202311L)
+#undef true /* before C23 they were of type int, and rho_pair tells types apart */
+#undef false
+#define true ((bool)1)
+#define false ((bool)0)
+#endif
 
 #define RHO_MAX_DEPTH 64 /* nesting of plain data that the host sends and takes */
 #define RHO_SHARED __attribute__((weak)) /* one for all files of a guest, as in C++ inline is */
@@ -395,6 +401,11 @@ RHO__GETTER(float, double, rho_as_float)
 RHO__GETTER(bool, bool, rho_as_bool)
 RHO__GETTER(text, rho_str, rho_as_text)
 RHO__GETTER(bytes, rho_str, rho_to_bytes)
+/* Whether a map has that text there: rho_text_is(reply, "kind", "quota"). */
+RHO_API bool rho_text_is(rho_value map, const char *key, const char *text) {
+    rho_str found;
+    return rho_get_text(map, key, &found) && rho_str_equal(found, rho_str_of(text));
+}
 RHO_API bool rho_has(rho_value map, const char *key) {
     rho_value item;
     return rho_get(map, key, &item);
@@ -525,6 +536,78 @@ RHO__SETTER(str, rho_str)
 RHO__SETTER(text, const char *)
 RHO__SETTER(value, rho_value)
 
+/* ---- a whole map in one expression: rho_map_of(rho_pair("city", city), rho_pair("days", 3)) ---- */
+typedef struct { const char *key; int major; uint64_t number; const void *data; size_t size; } rho__pair;
+#define RHO__ENCODED 8 /* no major type: `data` is a value as it is sent */
+RHO_API rho__pair rho__pair_int(const char *key, int64_t number) {
+    return (rho__pair){key, number < 0, (uint64_t)(number < 0 ? -1 - number : number), NULL, 0};
+}
+RHO_API rho__pair rho__pair_uint(const char *key, uint64_t number) { return (rho__pair){key, 0, number, NULL, 0}; }
+RHO_API rho__pair rho__pair_bool(const char *key, bool yes) { return (rho__pair){key, 7, yes ? 21 : 20, NULL, 0}; }
+RHO_API rho__pair rho__pair_null(const char *key, const void *null) {
+    if (null != NULL) rho_panic("rho_pair takes a text, a number, a bool, NULL, a rho_value or a rho_out");
+    return (rho__pair){key, 7, 22, NULL, 0};
+}
+RHO_API rho__pair rho__pair_str(const char *key, rho_str text) {
+    return (rho__pair){key, 3, text.size, text.data, text.size};
+}
+RHO_API rho__pair rho__pair_text(const char *key, const char *text) { return rho__pair_str(key, rho_str_of(text)); }
+RHO_API rho__pair rho__pair_value(const char *key, rho_value value) {
+    rho_value rest = value;
+    if (!rho__skip(&rest, false)) rho_panic("read past the end of a value");
+    return (rho__pair){key, RHO__ENCODED, 0, value.at, (size_t)(rest.at - value.at)};
+}
+RHO_API rho__pair rho__pair_out(const char *key, const rho_out *out) {
+    if (out->depth != 0 || out->size == 0) rho_panic("a value that is empty, or has an rho_end missing");
+    return (rho__pair){key, RHO__ENCODED, 0, out->data, out->size};
+}
+RHO_API rho__pair rho__pair_float(const char *key, double number) {
+    rho_out *out = rho_new_out();
+    rho_put_float(out, number);
+    return rho__pair_out(key, out);
+}
+RHO_API rho_out *rho__map_of(const rho__pair *pairs, size_t size) {
+    rho_out *out = rho_new_out();
+    rho_put_map(out);
+    for (const rho__pair *end = pairs + size / sizeof *pairs; pairs < end; pairs++) {
+        rho_put_key(out, pairs->key);
+        if (pairs->major == RHO__ENCODED)
+            rho_put_value(out, (rho_value){(const uint8_t *)pairs->data, (const uint8_t *)pairs->data + pairs->size});
+        else rho__value(out), rho__put(out, pairs->major, pairs->number, pairs->data, pairs->size);
+    }
+    rho_end(out);
+    return out;
+}
+/* A key and any value: a text, a rho_str, a number, a bool, NULL, a rho_value, a rho_out. */
+#define rho_pair(key, value) \
+    _Generic((value), bool: rho__pair_bool, float: rho__pair_float, double: rho__pair_float, \
+        signed char: rho__pair_int, short: rho__pair_int, int: rho__pair_int, long: rho__pair_int, \
+        long long: rho__pair_int, unsigned char: rho__pair_uint, unsigned short: rho__pair_uint, \
+        unsigned: rho__pair_uint, unsigned long: rho__pair_uint, unsigned long long: rho__pair_uint, \
+        char *: rho__pair_text, const char *: rho__pair_text, rho_str: rho__pair_str, rho_value: rho__pair_value, \
+        rho_out *: rho__pair_out, const rho_out *: rho__pair_out, void *: rho__pair_null)(key, value)
+#define rho_map_of(...) rho__map_of((const rho__pair[]){__VA_ARGS__}, sizeof(rho__pair[]){__VA_ARGS__})
+
+/* ---- texts put together: rho_str_join(city, rho_str_of(": "), rho_str_of_int(degrees)) ---- */
+RHO_API rho_str rho_str_of_int(int64_t number) {
+    char *digits = RHO_NEW(char, 20);
+    size_t at = 20;
+    uint64_t left = number < 0 ? (uint64_t)(-1 - number) + 1 : (uint64_t)number;
+    do digits[--at] = (char)('0' + left % 10);
+    while ((left /= 10) > 0);
+    if (number < 0) digits[--at] = '-';
+    return (rho_str){digits + at, 20 - at};
+}
+RHO_API rho_str rho__str_join(const rho_str *parts, size_t parts_size) {
+    const rho_str *end = parts + parts_size / sizeof *parts;
+    size_t size = 0;
+    for (const rho_str *part = parts; part < end; part++) size += part->size;
+    char *text = RHO_NEW(char, size), *at = text;
+    for (; parts < end; at += parts++->size) rho__copy(at, parts->data, parts->size);
+    return (rho_str){text, size};
+}
+#define rho_str_join(...) rho__str_join((const rho_str[]){__VA_ARGS__}, sizeof(rho_str[]){__VA_ARGS__})
+
 /* ---- answers ---- */
 typedef enum { RHO_OK, RHO_FAILED, RHO_RAISED, RHO_ASK_USER, RHO_HALT } rho_shape;
 typedef struct rho__image { const char *mime_type; const void *data; size_t size; struct rho__image *next; } rho__image;
@@ -536,8 +619,10 @@ typedef struct {
 } rho_answer;
 
 RHO_API rho_answer rho_ok(const rho_out *value) { return (rho_answer){.shape = RHO_OK, .value = value}; }
+RHO_API rho_answer rho_ok_str(rho_str text) { return (rho_answer){.shape = RHO_OK, .text = text}; }
 RHO_API rho_answer rho_ok_text(const char *text) { return (rho_answer){.shape = RHO_OK, .text = rho_str_of(text)}; }
 /* The tool reports that it could not do what was asked: say what the model should do. No crash, no strike. */
+RHO_API rho_answer rho_failed_str(rho_str reason) { return (rho_answer){.shape = RHO_FAILED, .text = reason}; }
 RHO_API rho_answer rho_failed(const char *reason) {
     return (rho_answer){.shape = RHO_FAILED, .text = rho_str_of(reason)};
 }
@@ -624,8 +709,9 @@ RHO_API void rho__put_answer(rho_out *out, rho_answer answer) {
 /* ---- asking the host for a capability; the imports are there only in a guest that uses this ---- */
 RHO_C int32_t rho__host_call(const void *request, size_t size) RHO_IMPORT("host_call");
 RHO_C int32_t rho__host_take(void *reply, size_t size) RHO_IMPORT("host_take");
-/* True: `reply` is the answer. False: `reply` is a map of "kind" (denied, undeclared, quota ...) and "message".
- * `arguments` is a map, or NULL for an empty one. */
+/* True: `reply` is the answer. False: `reply` is a map of "kind" (denied, undeclared, invalid_arguments, quota,
+ * unavailable) and "message". `arguments` is a map, or NULL for an empty one.
+ *     if (!rho_host_call("kv.get", rho_map_of(rho_pair("key", "count")), &reply)) return rho_refused("kv.get", reply); */
 RHO_API bool rho_host_call(const char *capability, const rho_out *arguments, rho_value *reply) {
     rho_out *out = rho_new_out();
     rho_put_map(out);
@@ -645,6 +731,12 @@ RHO_API bool rho_host_call(const char *capability, const rho_out *arguments, rho
         !rho_get_text(*reply, "message", &message))
         rho_panic("a malformed reply of the host");
     return false;
+}
+/* The tool could not do what was asked because the host refused: "kv.get: denied: ...". */
+RHO_API rho_answer rho_refused(const char *capability, rho_value error) {
+    rho_str between = rho_str_of(": "), none = rho_str_of("");
+    return rho_failed_str(rho_str_join(rho_str_of(capability), between, rho_text_or(error, "kind", none), between,
+                                       rho_text_or(error, "message", none)));
 }
 
 /* ---- JSON, for what is easier to write than to put together; single quotes do as well as double ones ---- */
@@ -781,6 +873,157 @@ RHO_API void rho_set_json(rho_out *out, const char *key, const char *text) {
     rho_put_json(out, text);
 }
 
+/* ---- JSON from elsewhere (RFC 8259), which may be wrong ---- */
+RHO_API bool rho__next_is(rho_str *rest, const char *word) {
+    size_t size = rho__length(word);
+    if (rest->size < size || rho__compare(rest->data, word, size) != 0) return false;
+    rest->data += size;
+    rest->size -= size;
+    return true;
+}
+/* Whether that comes next, blanks aside. */
+RHO_API bool rho__token_is(rho_str *rest, const char *token) {
+    while (rest->size > 0 && (*rest->data == ' ' || *rest->data == '\t' || *rest->data == '\n' || *rest->data == '\r'))
+        rest->data++, rest->size--;
+    return rho__next_is(rest, token);
+}
+/* Past the digits that come; how many there were. */
+RHO_API size_t rho__digits(rho_str *rest, uint64_t *number, bool *over) {
+    size_t count = 0;
+    for (; rest->size > 0 && *rest->data >= '0' && *rest->data <= '9'; rest->data++, rest->size--, count++) {
+        uint64_t digit = (uint64_t)(*rest->data - '0');
+        *over = *over || *number > (UINT64_MAX - digit) / 10;
+        if (!*over) *number = *number * 10 + digit;
+    }
+    return count;
+}
+/* Rounded rightly up to 15 digits and exponents of 22, beyond that right to about 15 digits. */
+RHO_API bool rho__read_number(rho_str *rest, rho_out *out) {
+    uint64_t digits = 0, exponent = 0;
+    bool minus = rho__next_is(rest, "-"), zero = rest->size > 0 && *rest->data == '0', over = false, far = false;
+    const char *start = rest->data;
+    size_t whole = rho__digits(rest, &digits, &over), fraction = 0;
+    if (whole == 0 || (zero && whole > 1)) return false;
+    if (rho__next_is(rest, ".") && (fraction = rho__digits(rest, &digits, &over)) == 0) return false;
+    const char *end = rest->data;
+    bool raised = rho__next_is(rest, "e") || rho__next_is(rest, "E"), down = raised && rho__next_is(rest, "-");
+    if (raised && !down) (void)rho__next_is(rest, "+");
+    if (raised && rho__digits(rest, &exponent, &far) == 0) return false;
+    if (fraction == 0 && !raised && !over) {
+        if (minus && digits > 0) rho_put_negative(out, digits - 1);
+        else rho_put_uint(out, digits);
+        return true;
+    }
+    double number = (double)digits;
+    if (over) for (number = 0; start < end; start++) if (*start != '.') number = number * 10 + (*start - '0');
+    int64_t scale = far || exponent > 100000 ? 100000 : (int64_t)exponent;
+    scale = (down ? -scale : scale) - (int64_t)fraction;
+    if (number > 0) {
+        double power = 1;
+        for (; scale < -22 && number > 0; scale += 22) number /= 1e22;
+        for (; scale > 22 && number <= 0x1.fffffffffffffp1023; scale -= 22) number *= 1e22;
+        for (int64_t n = scale < 0 ? -scale : scale; n > 0 && n <= 22; n--) power *= 10; /* exact */
+        number = scale < 0 ? number / power : number * power;
+    }
+    rho_put_float(out, minus ? -number : number);
+    return true;
+}
+/* The four hexadecimal digits there, or -1. */
+RHO_API int32_t rho__hex(const char *at, const char *end) {
+    int32_t unit = 0;
+    if (end - at < 4) return -1;
+    for (int n = 0; n < 4; n++, at++) {
+        int low = *at | 0x20; /* a letter in lower case */
+        if (*at >= '0' && *at <= '9') unit = unit << 4 | (*at - '0');
+        else if (low >= 'a' && low <= 'f') unit = unit << 4 | (low - 'a' + 10);
+        else return -1;
+    }
+    return unit;
+}
+/* Moves past "uXXXX", or two of them that are one character; half of such a pair becomes U+FFFD. */
+RHO_API bool rho__read_unicode(const char **at, const char *end, char **to) {
+    int32_t code = rho__hex(*at + 1, end), low = -1;
+    if (code < 0) return false;
+    *at += 5;
+    if (code >= 0xD800 && code < 0xDC00 && end - *at >= 6 && **at == '\\' && (*at)[1] == 'u') low = rho__hex(*at + 2, end);
+    if (low >= 0xDC00 && low < 0xE000) {
+        code = 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00);
+        *at += 6;
+    } else if (code >= 0xD800 && code < 0xE000) code = 0xFFFD;
+    int more = code < 0x80 ? 0 : code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
+    *(*to)++ = (char)(more == 0 ? code : code >> 6 * more | (0xF0 << (3 - more) & 0xFF));
+    while (more-- > 0) *(*to)++ = (char)(0x80 | (code >> 6 * more & 0x3F));
+    return true;
+}
+/* A text whose opening quote was read. */
+RHO_API bool rho__read_text(rho_str *rest, rho_str *out) {
+    const char *at = rest->data, *end = at + rest->size, *close = at;
+    bool escaped = false;
+    for (; close < end && *close != '"'; close++) {
+        if ((uint8_t)*close < 0x20) return false;
+        if (*close == '\\') escaped = true, close++;
+    }
+    if (close >= end) return false;
+    *out = (rho_str){at, (size_t)(close - at)};
+    *rest = (rho_str){close + 1, (size_t)(end - close - 1)};
+    if (!escaped) return true;
+    char *text = RHO_NEW(char, out->size), *to = text; /* no escape is shorter than what it means */
+    while (at < close) {
+        static const char escapes[] = "\"\"\\\\//b\bf\fn\nr\rt\t";
+        if (*at != '\\') {
+            *to++ = *at++;
+            continue;
+        }
+        if (*++at == 'u') {
+            if (!rho__read_unicode(&at, close, &to)) return false;
+            continue;
+        }
+        const char *escape = escapes;
+        while (*escape != '\0' && *escape != *at) escape += 2;
+        if (*escape == '\0') return false;
+        *to++ = escape[1];
+        at++;
+    }
+    *out = (rho_str){text, (size_t)(to - text)};
+    return true;
+}
+RHO_API bool rho__read_json(rho_str *rest, rho_out *out) {
+    rho_str text;
+    bool map = rho__token_is(rest, "{");
+    if (map || rho__next_is(rest, "[")) {
+        const char *close = map ? "}" : "]";
+        if (out->depth >= RHO_MAX_DEPTH) return false;
+        rho__open(out, map);
+        for (bool first = true; !rho__token_is(rest, close); first = false) {
+            if (!first && !rho__next_is(rest, ",")) return false;
+            if (map) {
+                if (!rho__token_is(rest, "\"") || !rho__read_text(rest, &text)) return false;
+                rho_put_key_str(out, text);
+                if (!rho__token_is(rest, ":")) return false;
+            }
+            if (!rho__read_json(rest, out)) return false;
+        }
+        rho_end(out);
+    } else if (rho__next_is(rest, "\"")) {
+        if (!rho__read_text(rest, &text)) return false;
+        rho_put_str(out, text);
+    } else if (rho__next_is(rest, "true")) rho_put_bool(out, true);
+    else if (rho__next_is(rest, "false")) rho_put_bool(out, false);
+    else if (rho__next_is(rest, "null")) rho_put_null(out);
+    else return rho__read_number(rest, out);
+    return true;
+}
+/* Reads one value, with "double quotes" only. False for what is no JSON or no UTF-8, or is nested deeper than 64. Where
+ * a key occurs twice, rho_get finds the first: look up what you need of it, and do not hand on the whole. */
+RHO_API bool rho_read_json(rho_str text, rho_value *out) {
+    rho_out *made = rho_new_out();
+    const uint8_t *data = (const uint8_t *)text.data;
+    if (!rho__utf8(data, data + text.size) || !rho__read_json(&text, made)) return false;
+    (void)rho__token_is(&text, "");
+    *out = (rho_value){made->data, made->data + made->size};
+    return text.size == 0;
+}
+
 /* ---- the tools of this guest, and what they declare of themselves when it is built ---- */
 typedef struct {
     const char *name;
@@ -795,11 +1038,13 @@ typedef struct {
     const char *encoding;       /* what bytes are in JSON, which has none */
 } rho_argument;
 typedef struct { const char *arguments, *answer; } rho_example; /* JSON: {"ok": ...}, {"error": ...} */
+typedef struct { const char *arguments, *host, *answer; } rho_asking_example; /* `host`: [[host-request, host-reply], ...] */
 typedef struct {
     rho_tool tool;
     const char *description;
     const rho_argument *arguments; /* the last has no name */
     const rho_example *examples;   /* the last has no arguments */
+    const rho_asking_example *asking_examples; /* too */
     const char *const *capabilities; /* texts that end with NULL */
     const char *output_schema, *metadata; /* JSON */
     uint32_t timeout_ms;
@@ -811,6 +1056,7 @@ typedef struct {
 #define RHO_TOOL_AS(called, function, ...) {.tool = {called, function}, .description = __VA_ARGS__}
 #define RHO_ARGUMENTS(...) .arguments = (const rho_argument[]){__VA_ARGS__, {.name = NULL}}
 #define RHO_EXAMPLES(...) .examples = (const rho_example[]){__VA_ARGS__, {NULL, NULL}}
+#define RHO_ASKING_EXAMPLES(...) .asking_examples = (const rho_asking_example[]){__VA_ARGS__, {NULL, NULL, NULL}}
 #define RHO_CAPABILITIES(...) .capabilities = (const char *const[]){__VA_ARGS__, NULL}
 #define RHO_OUTPUT_SCHEMA(json) .output_schema = (json)
 #define RHO_METADATA(json) .metadata = (json)
@@ -919,10 +1165,14 @@ RHO_API void rho__set_part(rho_out *out, const char *tool, const char *part, con
     rho__json_in(tool, part, NULL, 0);
     rho_set_json(out, part, json);
 }
-RHO_API void rho__put_example(rho_out *out, const char *tool, size_t number, rho_example example) {
+RHO_API void rho__put_example(rho_out *out, const char *tool, size_t number, rho_asking_example example) {
     rho_put_map(out);
     rho__json_in(tool, "arguments of example", NULL, number);
     rho_set_json(out, "arguments", example.arguments);
+    if (example.host != NULL) {
+        rho__json_in(tool, "host calls of example", NULL, number);
+        rho_set_json(out, "host", example.host);
+    }
     rho__json_in(tool, "answer of example", NULL, number);
     rho_set_json(out, "answer", example.answer);
     rho_end(out);
@@ -939,10 +1189,13 @@ RHO_API void rho__put_tool(rho_out *out, const rho_declared *tool) {
     if (tool->read_only) rho_set_bool(out, "read_only", true);
     if (tool->destructive) rho_set_bool(out, "destructive", true);
     if (tool->idempotent) rho_set_bool(out, "idempotent", true);
-    if (tool->examples != NULL) {
+    if (tool->examples != NULL || tool->asking_examples != NULL) {
+        size_t number = 0;
         rho_put_key(out, "examples"), rho_put_array(out);
-        for (const rho_example *each = tool->examples; each->arguments != NULL; each++)
-            rho__put_example(out, name, (size_t)(each - tool->examples) + 1, *each);
+        for (const rho_example *each = tool->examples; each != NULL && each->arguments != NULL; each++)
+            rho__put_example(out, name, ++number, (rho_asking_example){each->arguments, NULL, each->answer});
+        for (const rho_asking_example *each = tool->asking_examples; each != NULL && each->arguments != NULL; each++)
+            rho__put_example(out, name, ++number, *each);
         rho_end(out);
     }
     rho_end(out);

@@ -425,6 +425,26 @@ template <class T> std::expected<Value, HostError> host_call(const char *capabil
     return std::unexpected(HostError{error.get_or("kind", Text("")), error.get_or("message", Text(""))});
 }
 inline std::expected<Value, HostError> host_call(const char *capability) { return host_call(capability, Json{"{}"}); }
+/* host_call("kv.put", {{"key", "count"}, {"value", 3}}) */
+struct Argument {
+    const char *name;
+    Out value;
+    template <class T> Argument(const char *name, const T &value) : name(name) { this->value.put(value); }
+};
+inline std::expected<Value, HostError> host_call(const char *capability, std::initializer_list<Argument> arguments) {
+    Out out;
+    {
+        Map map = out.map();
+        for (const Argument &each : arguments) map.set(each.name, each.value);
+    }
+    return host_call(capability, out);
+}
+/* One value of JSON from elsewhere; nothing where it is none, or nested deeper than 64. Where a key occurs twice, `get`
+ * finds the first: look up what you need of it, and do not hand on the whole. */
+inline std::optional<Value> read_json(Text json) {
+    rho_value value;
+    return rho_read_json(str(json), &value) ? std::optional(Value(value)) : std::nullopt;
+}
 /* The call's context, a map: "call_id", "values" and what else the host gives. */
 inline Value context() { return Value(rho_context()); }
 
@@ -531,7 +551,7 @@ template <class F> struct Tool {
     std::uint32_t timeout = 0;
     const char *more = nullptr;
     std::array<const char *, 8> capabilities{};
-    std::array<rho_example, 8> examples{};
+    std::array<rho_asking_example, 8> examples{};
 
     constexpr Tool read_only() const { return with([](Tool &made) { made.is_read_only = true; }); }
     constexpr Tool destructive() const { return with([](Tool &made) { made.is_destructive = true; }); }
@@ -543,11 +563,11 @@ template <class F> struct Tool {
         static_assert(sizeof...(names) <= 8, "at most 8 capabilities");
         return with([names...](Tool &made) { made.capabilities = {names...}; });
     }
-    /* JSON: {"name": "Ada"} and {"ok": ...}, {"error": ...}; at most 8. */
-    constexpr Tool example(const char *arguments, const char *answer) const {
-        return with([arguments, answer](Tool &made) {
-            for (rho_example &free : made.examples)
-                if (free.arguments == nullptr) return void(free = {arguments, answer});
+    /* JSON: {"name": "Ada"} and {"ok": ...}, {"error": ...}; at most 8. `host` is [[host-request, host-reply], ...]. */
+    constexpr Tool example(const char *arguments, const char *answer, const char *host = nullptr) const {
+        return with([arguments, answer, host](Tool &made) {
+            for (rho_asking_example &free : made.examples)
+                if (free.arguments == nullptr) return void(free = {arguments, host, answer});
             rho_panic("at most 8 examples");
         });
     }

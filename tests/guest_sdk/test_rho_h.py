@@ -107,7 +107,8 @@ def test_the_header_has_no_warning_under_any_standard(standard: str) -> None:
     command += ["-ffreestanding", "-nostdinc", "-isystem", folder / "lib" / "include"]
     command += ["-I", resources.sdk("c/rho.h").parent]
     strict = ["-Wall", "-Wextra", "-Werror", "-pedantic", "-Wconversion", "-Wno-sign-conversion", f"-std={standard}"]
-    done = subprocess.run([*command, *strict, GUESTS / "values.c"], capture_output=True, text=True, check=False)
+    command += [*strict, GUESTS / "values.c", GUESTS / "maps.c"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 
 

@@ -1,0 +1,166 @@
+"""rho.h puts maps and texts together in one expression, and reads JSON from elsewhere, which may be wrong."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import anyio
+import pytest
+import wasmtime
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rho_wasm import plain
+from rho_wasm.dynamic.artifact import Artifact
+from rho_wasm.errors import TooLarge
+from rho_wasm.toolchains import build
+from tests.guest_sdk.conftest import GUESTS
+from tests.guest_sdk.raw import RawGuest
+
+json_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**64) + 1, 2**64 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(exclude_categories=["Cs"])),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), inner),
+    max_leaves=20,
+)
+
+
+def built(compiler: str) -> Artifact:
+    async def run() -> Artifact:
+        return await build(GUESTS / "maps.c", compiler=compiler)
+
+    return anyio.run(run)
+
+
+@pytest.fixture(
+    scope="module", params=["tinycc", pytest.param("clang", marks=pytest.mark.slow)], ids=["tinycc", "clang"]
+)
+def artifact(request: pytest.FixtureRequest) -> Artifact:
+    made = built(request.param)
+    assert made.log == ""
+    return made
+
+
+@pytest.fixture(scope="module")
+def guest(artifact: Artifact) -> RawGuest:
+    return RawGuest(artifact.wasm)
+
+
+def test_a_map_is_written_in_one_expression_of_values_of_any_type(guest: RawGuest) -> None:
+    answer = guest.call("pairs", {"any": [1, {"a": None}]})
+    expected = {
+        "bool": True, "comparison": True, "int": -7, "int64": -(2**63), "size": 8, "uint64": 2**64 - 1, "byte": 255,
+        "long": -5, "float": 0.5, "double": 1e300, "text": "literal", "pointer": "pointer", "changed": "c",
+        "str": "sliced", "null": None, "value": {"any": [1, {"a": None}]}, "list": [b"\xff"], "map": {"a": {"b": 1}},
+    }  # fmt: skip
+    assert plain.encode(answer) == plain.encode({"ok": expected})
+
+
+@pytest.mark.parametrize(
+    ("how", "said"), [("open", "rho_end missing"), ("empty", "a value that is empty"), ("?", "rho_pair takes")]
+)
+def test_a_pair_of_what_is_no_value_traps_and_says_why(artifact: Artifact, how: str, said: str) -> None:
+    guest = RawGuest(artifact.wasm)
+    with pytest.raises(wasmtime.Trap):
+        guest.call("misuse", {"how": how})
+    assert [(level, said in line) for level, line in guest.log] == [(40, True)]
+
+
+@pytest.mark.parametrize("number", [0, 7, -1, 10**18, 2**63 - 1, -(2**63)])
+def test_texts_and_numbers_are_joined_into_an_answer(guest: RawGuest, number: int) -> None:
+    assert guest.call("joined", {"text": "Zürich", "number": number}) == {"ok": f"Zürich: {number}"}
+    assert guest.call("joined", {"text": "", "number": number, "as": "failure"}) == {"error": f": {number}"}
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("1", 1),
+        (" [ ] ", []),
+        ("{}", {}),
+        ('\t{"a"\r:\n[1 , -2,true,false,null]}', {"a": [1, -2, True, False, None]}),
+        (r'"\"\\\/\b\f\n\r\t"', '"\\/\b\f\n\r\t'),
+        (r'"\u0041\u00e9\u6c34\ud83d\ude00\u0000x"', "Aé水😀\x00x"),
+        (r'"\ud83d"', "\ufffd"),
+        (r'"\ude00\ud83d\u0041"', "\ufffd\ufffdA"),
+        ("-0", 0),
+        ("18446744073709551615", 2**64 - 1),
+        ("18446744073709551616", 2.0**64),
+        ("-18446744073709551615", -(2**64) + 1),
+        ("0.1", 0.1),
+        ("-1.5e2", -150.0),
+        ("1E+2", 100.0),
+        ("1e-22", 1e-22),
+        ("1e999999999999999999999", math.inf),
+        ("-1e999", -math.inf),
+        ("1e-999999999999999999999", 0.0),
+        ("0e999999", 0.0),
+        ("[" * 64 + "]" * 64, None),
+    ],
+)
+def test_json_becomes_plain_data(guest: RawGuest, text: str, meant: Any) -> None:
+    if text.startswith("[["):  # As deep as plain data goes, which with the answer round it is too deep to be read here.
+        with pytest.raises(TooLarge):
+            guest.call("read_json", {"json": text.encode()})
+        return
+    answer = guest.call("read_json", {"json": text.encode()})
+    assert plain.encode(answer) == plain.encode({"ok": meant})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"", b" ", b"[", b"[1", b"[1,", b"[1,]", b"[,1]", b"[1 2]", b"{", b'{"a"', b'{"a":', b'{"a":1', b'{"a":1,}',
+        b"]", b"{1:2}", b"{'a':1}", b'{"a" 1}', b"01", b"-", b"+1", b"1.", b".5", b"1e", b"1e+", b"1x", b"1 1", b"nul",
+        b"True", b"NaN", b"Infinity", b'"', b'"\\', b'"\\x"', b'"\\u12"', b'"\\u12G4"', b'"\n"', b'"\x00"', b'"\xff"', b'"\xc3',
+        b"\xef\xbb\xbf1", b"/**/1", b"[" * 65 + b"]" * 65, b"[" * 100_000, b'{"a":' * 100_000,
+    ],
+)  # fmt: skip
+def test_what_is_no_json_is_refused(guest: RawGuest, text: bytes) -> None:
+    assert guest.call("read_json", {"json": text}) == {"error": "no JSON"}
+
+
+@pytest.mark.slow
+@settings(max_examples=100, deadline=None)
+@given(value=json_values, ascii_only=st.booleans())
+def test_any_json_is_read_as_python_reads_it(guest: RawGuest, value: Any, ascii_only: bool) -> None:
+    answer = guest.call("read_json", {"json": json.dumps(value, ensure_ascii=ascii_only).encode()})
+    assert close(answer["ok"], value)
+
+
+def close(got: Any, value: Any) -> bool:
+    """Equal, but for floats, which need not be rounded rightly beyond 15 digits."""
+    if isinstance(value, float):
+        return isinstance(got, float) and math.isclose(got, value, rel_tol=1e-14, abs_tol=1e-322)
+    if isinstance(value, list):
+        return isinstance(got, list) and len(got) == len(value) and all(map(close, got, value))
+    if isinstance(value, dict):
+        return (
+            isinstance(got, dict) and got.keys() == value.keys() and all(close(got[key], value[key]) for key in value)
+        )
+    return type(got) is type(value) and bool(got == value)
+
+
+@pytest.mark.slow
+@settings(max_examples=200, deadline=None)
+@given(text=st.binary(max_size=64) | st.text('[]{},:"\\u0d8e-+.1 tnf', max_size=30).map(str.encode))
+def test_any_bytes_end_in_an_answer_and_only_json_is_taken(guest: RawGuest, text: bytes) -> None:
+    answer = guest.call("read_json", {"json": text})
+    if list(answer) == ["ok"]:
+        json.loads(text.decode("utf-8"))
+
+
+def test_a_refusal_of_the_host_becomes_a_failure_or_what_the_author_makes_of_its_kind(guest: RawGuest) -> None:
+    for reply, answer in (
+        ({"error": {"kind": "denied", "message": "nobody granted it"}}, {"error": "kv.get: denied: nobody granted it"}),
+        ({"error": {"kind": "quota", "message": "too many"}}, {"ok": "another time"}),
+        ({"ok": [1]}, {"ok": [1]}),
+    ):
+        guest.host_reply = plain.encode(reply)
+        assert guest.call("refused", {}) == answer
+    assert guest.host_requests[-1] == {"capability": "kv.get", "arguments": {"key": "count"}}
