@@ -61,12 +61,13 @@ from rho_wasm.events import (
 )
 from rho_wasm.executor import DefaultExecutor, ToolExecutor
 from rho_wasm.gates import Allow, Block, Gate, allow_all
+from rho_wasm.grants import Grant
 from rho_wasm.host import Host
 from rho_wasm.limits import HostLimits, Limits
 from rho_wasm.loop import LoopOutcome, ToolLoop, retry
 from rho_wasm.manifest import Manifest
 from rho_wasm.offered import ToolSnapshot
-from rho_wasm.policy import Grant, Policy, StrikePolicy
+from rho_wasm.policy import Policy, StrikePolicy
 from rho_wasm.registry import ToolRegistry
 from rho_wasm.results import AskUser, CallLog, Failed, Halt, Image, LogLine, Ok, ToolResult
 from rho_wasm.runner import ToolRunner

@@ -17,7 +17,8 @@ from typing import Annotated, Any, Final, Self, TypeVar, cast
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictStr
 
-from rho_wasm.frozen import FrozenMap
+from rho_wasm.errors import NotPlain
+from rho_wasm.frozen import FrozenMap, freeze
 from rho_wasm.limits import KIB, MAX_DEADLINE_MS, MIB
 from rho_wasm.patterns import ToolPattern, narrower
 from rho_wasm.untrusted import inert
@@ -28,8 +29,11 @@ __all__ = [
     "HTTP_METHODS",
     "READING_METHODS",
     "Bounds",
+    "CapabilityName",
     "FilesBounds",
+    "Grant",
     "HttpBounds",
+    "HttpMethods",
     "KvReadBounds",
     "KvWriteBounds",
     "NoBounds",
@@ -44,6 +48,7 @@ READING_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 """Those that change nothing (RFC 9110, section 9.2.1)."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_CAPABILITY: Final = re.compile(r"(?=.{3,64}\Z)[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)+")
 _MOST_RULES: Final = 100
 _MOST_BYTES: Final = 64 * MIB
 
@@ -53,6 +58,35 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 def _up_to(most: int, *, least: int = 0) -> Any:
     return Field(strict=True, ge=least, le=most)
+
+
+def _capability_name(name: str) -> str:
+    if _CAPABILITY.fullmatch(name) is None:
+        shown = inert(name, limit=80)
+        raise ValueError(f"{shown!r} is no name of a capability: lower-case words joined by dots (invoice.lookup)")
+    return name
+
+
+CapabilityName = Annotated[StrictStr, AfterValidator(_capability_name)]
+
+
+def _frozen_map(value: Mapping[str, Any]) -> Mapping[str, Any]:
+    try:
+        return FrozenMap(freeze(value))
+    except NotPlain as error:
+        raise ValueError(str(error)) from None
+
+
+class Grant(BaseModel):
+    """A yes to one capability that was given when a generation was staged, within ``bounds`` (fields of its model).
+
+    Data of a store: whether there is such a capability and its bounds are any is asked whenever the tool is offered.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    capability: CapabilityName
+    bounds: Annotated[Mapping[str, Any], AfterValidator(_frozen_map)] = FrozenMap()
 
 
 class Bounds(BaseModel):
@@ -76,7 +110,7 @@ class Bounds(BaseModel):
         return cast("Self", type(self).model_construct(self.model_fields_set | other.model_fields_set, **met))
 
     def _met(self, name: str, mine: Any, theirs: Any) -> Any:
-        """Of one field. Models whose lists hold rules say what two of these have in common."""
+        """Of one field. Models whose lists hold rules say here what two of these have in common."""
         if isinstance(mine, bool):
             return mine and theirs
         if isinstance(mine, (int, float)):

@@ -3,53 +3,62 @@
 A file that cannot be read, an unknown key or an unknown capability refuses to start: a policy that was mistyped must
 not mean "no policy". An empty list means none, never all.
 
-Of the entries of ``tools`` that match a tool's name the most specific one that says something about a key decides that
-key: the exact name before the longest prefix (``weather_*``) before ``*``.
+Of the entries of ``tools`` that match a tool's name the most specific one that says something about a limit decides
+that limit: the exact name before the longest prefix (``weather_*``) before ``*``. Grants are decided whole: those of
+the most specific entry that has ``grants`` are all that the tool has, and ``grants = {}`` means none.
 """
 
 from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, StrictBool, StrictStr, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    StrictBool,
+    StrictStr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
-from rho_wasm.errors import NotPlain, PolicyError
-from rho_wasm.frozen import FrozenMap, freeze
-from rho_wasm.limits import Limits, PositiveInt
+from rho_wasm.errors import PolicyError
+from rho_wasm.frozen import FrozenMap
+from rho_wasm.grants import BOUNDS, Bounds, HttpBounds, SecretName, ToolCallBounds
+from rho_wasm.limits import MIB, Limits, NaturalInt, PositiveInt
+from rho_wasm.patterns import ToolPattern, matches
 from rho_wasm.policy_file import PolicyFile
+from rho_wasm.policy_grants import KnownCapability, at, checked_grants
 from rho_wasm.results import KINDS
+from rho_wasm.secret_policy import SecretPolicy
 from rho_wasm.untrusted import inert
 
 __all__ = [
     "GatePolicy",
-    "Grant",
     "GuestPolicy",
     "IsolationPolicy",
     "Policy",
+    "RecordingPolicy",
+    "SecretPolicy",
     "StrikePolicy",
     "ToolPolicy",
 ]
 
 KNOWN_GATES: Final = ("examples", "approval")
-KNOWN_CAPABILITIES: Final[tuple[str, ...]] = ()
 _MAX_FILE_BYTES: Final = 1024 * 1024
 
 
 class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
-
-
-def _known_capability(name: str) -> str:
-    if name not in KNOWN_CAPABILITIES:
-        known = ", ".join(KNOWN_CAPABILITIES) or "this version knows none"
-        detail = {"name": inert(name, limit=80), "known": known}
-        raise PydanticCustomError("unknown_capability", "unknown capability '{name}' (known: {known})", detail)
-    return name
 
 
 def _known_gates(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -82,27 +91,6 @@ def _some_limits(limits: Mapping[str, Any]) -> Mapping[str, int]:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         raise ValueError(f"{first['loc'][0]}: {first['msg']}") from None
     return FrozenMap({name: getattr(checked, name) for name in limits})
-
-
-def _frozen_map(value: Mapping[str, Any]) -> Mapping[str, Any]:
-    try:
-        return FrozenMap(freeze(value))
-    except NotPlain as error:
-        raise ValueError(str(error)) from None
-
-
-def _patterns(tools: Mapping[str, ToolPolicy]) -> Mapping[str, ToolPolicy]:
-    for pattern in tools:
-        if not pattern or "*" in pattern[:-1]:
-            raise ValueError(f"{inert(pattern, limit=80)!r} is no tool name, prefix ending in * or *")
-    return FrozenMap(tools)
-
-
-class Grant(_Frozen):
-    """The operator's yes to one capability, within ``bounds`` (the capability says what they mean)."""
-
-    capability: Annotated[StrictStr, AfterValidator(_known_capability)]
-    bounds: Annotated[Mapping[str, Any], AfterValidator(_frozen_map)] = FrozenMap()
 
 
 class GatePolicy(_Frozen):
@@ -153,26 +141,76 @@ class ToolPolicy(_Frozen):
 
     limits: Annotated[Mapping[StrictStr, Any], AfterValidator(_some_limits)] = FrozenMap()
     """Some fields of :class:`rho_wasm.Limits`. They only lower."""
-    grants: Mapping[Annotated[StrictStr, AfterValidator(_known_capability)], Mapping[StrictStr, Any]] = FrozenMap()
-    """Capability -> bounds."""
+    grants: Mapping[str, Bounds] = FrozenMap()
+    """Capability -> bounds: all that the tools have, where no more specific entry has ``grants``."""
+
+    @field_validator("grants", mode="plain")
+    @classmethod
+    def _known_grants(cls, given: Any, info: ValidationInfo) -> Mapping[str, Bounds]:
+        return checked_grants(given, (info.context or {}).get("bounds", BOUNDS))
+
+
+class RecordingPolicy(_Frozen):
+    """What is kept of calls, to replay them against a candidate. Recordings hold users' data."""
+
+    on: StrictBool = False
+    per_tool: PositiveInt = 100
+    """Calls kept of one tool; the oldest go first."""
+    bytes_per_tool: PositiveInt = 4 * MIB
+    """All that is kept of one tool. A call that is larger alone is not kept."""
+    skip: tuple[ToolPattern, ...] = ()
+    """Tools of which nothing is kept: names, or prefixes ending in ``*``."""
+    gate_calls: NaturalInt = 50
+    """How many of a tool's latest calls the gate ``replay`` runs on a candidate."""
+
+    def records(self, tool: str) -> bool:
+        """Whether calls of ``tool`` are kept."""
+        return self.on and not any(matches(pattern, tool) for pattern in self.skip)
 
 
 class Policy(_Frozen):
-    """Everything that the operator decided. The default is what a file without a line means."""
+    """Everything that the operator decided. The default is what a file without a line means.
+
+    Refuses grants of capabilities that it does not know: those that ship, and those named to :meth:`load` and
+    :meth:`parse`. Each secret that a grant names must be described in ``secrets``.
+    """
 
     gates: GatePolicy = GatePolicy()
     strikes: StrikePolicy = StrikePolicy()
     isolation: IsolationPolicy = IsolationPolicy()
     guests: GuestPolicy = GuestPolicy()
-    tools: Annotated[Mapping[StrictStr, ToolPolicy], AfterValidator(_patterns)] = FrozenMap()
+    recordings: RecordingPolicy = RecordingPolicy()
+    secrets: Annotated[Mapping[SecretName, SecretPolicy], AfterValidator(FrozenMap)] = FrozenMap()
+    tools: Annotated[Mapping[ToolPattern, ToolPolicy], AfterValidator(FrozenMap)] = FrozenMap()
 
     _file: PolicyFile | None = PrivateAttr(default=None)
 
+    @model_validator(mode="after")
+    def _secrets_described(self) -> Self:
+        for pattern, tool in self.tools.items():
+            for capability, bounds in tool.grants.items():
+                for name in bounds.secrets if isinstance(bounds, HttpBounds) else ():
+                    if name not in self.secrets:
+                        where = ("tools", pattern, "grants", capability, "secrets")
+                        words = "there is no [secrets.{name}], which says where it is and what it is for"
+                        raise at(where, PydanticCustomError("unknown_secret", words, {"name": name}))
+        return self
+
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
+    def parse(cls, values: Mapping[str, Any], *, capabilities: Iterable[KnownCapability] = ()) -> Self:
+        """The policy that ``values`` say, as a TOML file does.
+
+        ``capabilities`` are a host's own, beside those that ship. Raises pydantic's ``ValidationError``.
+        """
+        known = {**BOUNDS, **{own.name: own.bounds for own in capabilities}}
+        return cls.model_validate(values, context={"bounds": known})
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], *, capabilities: Iterable[KnownCapability] = ()) -> Self:
         """The policy in a TOML file of at most 1 MiB, never a pipe or a device, which might be waited for without end.
 
-        Raises :class:`PolicyError`, which names file, line and key.
+        ``capabilities`` are a host's own: grants of others than those and the ones that ship are refused. Raises
+        :class:`PolicyError`, which names file, line and key.
         """
         name = os.fspath(path)
         if Path(name).exists() and not Path(name).is_file():
@@ -194,7 +232,7 @@ class Policy(_Frozen):
             raise PolicyError(detail, reason="policy_unreadable", source=name) from None
         file = PolicyFile(name, text)
         try:
-            policy = cls.model_validate(values)
+            policy = cls.parse(values, capabilities=capabilities)
         except ValidationError as error:
             raise file.refusal(error, cls) from None
         policy._file = file
@@ -206,7 +244,12 @@ class Policy(_Frozen):
 
     def limits_for(self, tool: str, base: Limits) -> Limits:
         """``base``, lowered to what the policy says about ``tool``. It never raises a limit."""
-        return base.lowest({name: value for name, (_, value) in self._decided(tool, "limits").items()})
+        return base.lowest({name: value for name, (_, value) in self._lowering(tool).items()})
+
+    def grants_for(self, tool: str) -> Mapping[str, Bounds]:
+        """What the policy grants to ``tool``, by capability."""
+        entry = self._granting(tool)
+        return FrozenMap() if entry is None else self.tools[entry].grants
 
     def explain(self, tool: str) -> list[tuple[int | None, str]]:
         """What the policy says about ``tool``: the line of the file (None without one), and the words.
@@ -214,31 +257,64 @@ class Policy(_Frozen):
         Only what was said, not what is default. ``tool`` need not exist.
         """
         said: list[tuple[int | None, str]] = []
-        for section in ("limits", "grants"):
-            for name, (pattern, value) in self._decided(tool, section).items():
-                words = f'tools."{pattern}" {section}.{name} = {inert(_toml(value), limit=500)}'
-                said.append((self._line("tools", pattern, section, name), words))
-        for section in ("gates", "strikes", "isolation", "guests"):
+        for name, (pattern, value) in self._lowering(tool).items():
+            words = f'tools."{pattern}" limits.{name} = {inert(_toml(value), limit=500)}'
+            said.append((self._line("tools", pattern, "limits", name), words))
+        entry = self._granting(tool)
+        if entry is not None:
+            grants = self.tools[entry].grants
+            for name, bounds in grants.items():
+                words = f'tools."{entry}" grants."{name}" = {inert(_toml(bounds), limit=500)}'
+                said.append((self._line("tools", entry, "grants", name), words))
+            if not grants:
+                said.append((self._line("tools", entry, "grants"), f'tools."{entry}" grants = {{}}'))
+        for section in ("gates", "strikes", "isolation", "guests", "recordings"):
             part: BaseModel = getattr(self, section)
             for name in sorted(part.model_fields_set):
                 words = f"{section}.{name} = {inert(_toml(getattr(part, name)), limit=500)}"
                 said.append((self._line(section, name), words))
         return said
 
+    def unmatched(self, tools: Iterable[str]) -> list[tuple[int | None, str]]:
+        """Rules that mean none of ``tools``, the names of those that exist: line (None without a file), and words."""
+        names = tuple(tools)
+        rules: list[tuple[tuple[str, ...], str]] = [(("tools", pattern), pattern) for pattern in self.tools]
+        rules += [(("recordings", "skip"), pattern) for pattern in self.recordings.skip]
+        for entry, tool in self.tools.items():
+            for capability, bounds in tool.grants.items():
+                if isinstance(bounds, ToolCallBounds):
+                    where = ("tools", entry, "grants", capability, "tools")
+                    rules += [(where, pattern) for pattern in bounds.tools]
+        return [
+            (self._line(*where), f"{'.'.join(where)}: no tool matches {pattern!r}")
+            for where, pattern in rules
+            if not any(matches(pattern, name) for name in names)
+        ]
+
     def _line(self, *key: str) -> int | None:
         return self._file.line_of(key) if self._file is not None else None
 
-    def _decided(self, tool: str, section: str) -> dict[str, tuple[str, Any]]:
-        """Each key of ``section`` with the pattern that decides it and its value."""
-        decided: dict[str, tuple[str, Any]] = {}
-        matching = [p for p in self.tools if p == tool or (p.endswith("*") and tool.startswith(p[:-1]))]
-        for pattern in sorted(matching, key=lambda p: (p == tool, len(p))):
-            for name, value in getattr(self.tools[pattern], section).items():
+    def _matching(self, tool: str) -> list[str]:
+        """The patterns that mean ``tool``, the most specific one last."""
+        return sorted((p for p in self.tools if matches(p, tool)), key=lambda p: (p == tool, len(p)))
+
+    def _granting(self, tool: str) -> str | None:
+        """The pattern whose grants hold for ``tool``."""
+        granting = [pattern for pattern in self._matching(tool) if "grants" in self.tools[pattern].model_fields_set]
+        return granting[-1] if granting else None
+
+    def _lowering(self, tool: str) -> dict[str, tuple[str, int]]:
+        """Each limit that the policy lowers for ``tool``, with the pattern that decides it."""
+        decided: dict[str, tuple[str, int]] = {}
+        for pattern in self._matching(tool):
+            for name, value in self.tools[pattern].limits.items():
                 decided[name] = (pattern, value)
         return decided
 
 
 def _toml(value: Any) -> str:
+    if isinstance(value, Bounds):
+        return _toml(value.model_dump(exclude_unset=True))
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):
@@ -246,5 +322,5 @@ def _toml(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(map(_toml, value))}]"
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{key} = {_toml(item)}" for key, item in value.items()) + " }"
+        return "{ " + ", ".join(f"{key} = {_toml(item)}" for key, item in value.items()) + " }" if value else "{}"
     return str(value)

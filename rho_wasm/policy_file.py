@@ -19,6 +19,7 @@ __all__ = ["PolicyFile"]
 
 _REASONS: Final = {
     "extra_forbidden": "policy_unknown_key",
+    "unknown_bound": "policy_unknown_key",
     "unknown_limit": "policy_unknown_key",
     "unknown_capability": "policy_unknown_capability",
 }

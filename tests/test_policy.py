@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from pydantic import ValidationError
 
 from rho_wasm.errors import PolicyError
+from rho_wasm.grants import Bounds, HttpBounds
 from rho_wasm.limits import Limits
-from rho_wasm.policy import GatePolicy, Grant, Policy, StrikePolicy
+from rho_wasm.policy import GatePolicy, Policy, SecretPolicy, StrikePolicy
 
 EXAMPLE = """\
 [gates]
@@ -140,7 +142,7 @@ def test_without_gates_leaves_everything_else(file: Path) -> None:
         (
             "[gate]\n",
             "policy_unknown_key",
-            "line 1: gate: unknown key (allowed: gates, guests, isolation, strikes, tools)",
+            "line 1: gate: unknown key (allowed: gates, guests, isolation, recordings, secrets, strikes, tools)",
         ),
         ("[gates]\non = []\nof = 1\n", "policy_unknown_key", "line 3: gates.of: unknown key (allowed: on)"),
         (
@@ -167,10 +169,51 @@ def test_without_gates_leaves_everything_else(file: Path) -> None:
         ('[tools."a*b"]', "policy_invalid", "'a*b' is no tool name"),
         ('[tools.""]', "policy_invalid", "is no tool name"),
         (
-            '[tools."weather"]\ngrants = { "http.fetch" = { hosts = ["https://api.example"] } }',
+            '[tools."weather"]\ngrants = { "http.post" = { hosts = ["https://api.example"] } }',
             "policy_unknown_capability",
-            "line 2: tools.weather.grants.http.fetch: unknown capability 'http.fetch' (known: this version knows none)",
+            "line 2: tools.weather.grants.http.post: unknown capability 'http.post' (known: clock.monotonic, clock.now",
         ),
+        (
+            '[tools.a]\n\n[tools.a.grants."kv.put"]\nbytes = 1\nbites = 1',
+            "policy_unknown_key",
+            "line 5: tools.a.grants.kv.put.bites: unknown key (allowed: bytes, key_bytes, keys, value_bytes)",
+        ),
+        (
+            '[tools.a]\ngrants."clock.now".x = 1',
+            "policy_unknown_key",
+            "line 2: tools.a.grants.clock.now.x: unknown key",
+        ),
+        ('[tools.a]\ngrants."kv.put" = true', "policy_invalid", "line 2: tools.a.grants.kv.put: should be a table"),
+        ('[tools.a]\ngrants = ["kv.put"]', "policy_invalid", "line 2: tools.a.grants: should be a table"),
+        (
+            '[tools.a]\ngrants."kv.put".keys = -1',
+            "policy_invalid",
+            "line 2: tools.a.grants.kv.put.keys: Input should be",
+        ),
+        (
+            '[tools.a]\ngrants."kv.put".keys = "9"',
+            "policy_invalid",
+            "line 2: tools.a.grants.kv.put.keys: Input should be",
+        ),
+        ('[tools.a]\ngrants."http.fetch".hosts = "x"', "policy_invalid", "grants.http.fetch.hosts: should be a list"),
+        (
+            '[tools.a.grants."http.fetch"]\nhosts = ["api.example"]',
+            "policy_invalid",
+            "line 2: tools.a.grants.http.fetch.hosts: 'api.example': a rule is http(s)://HOST[:PORT][/PATH]",
+        ),
+        (
+            '[tools.a.grants."http.fetch"]\nsecrets = ["key"]',
+            "policy_invalid",
+            "line 2: tools.a.grants.http.fetch.secrets: there is no [secrets.key]",
+        ),
+        ("[secrets.key]\nenv = 'X'", "policy_invalid", "line 1: secrets.key.origin: Field required"),
+        (
+            "[secrets.key]\norigin = 'https://a/b'",
+            "policy_invalid",
+            "line 2: secrets.key.origin: a secret's origin is http(s)://HOST[:PORT]",
+        ),
+        ("[secrets.'a key']\norigin = 'https://a'", "policy_invalid", "secrets.a key: 'a key' is no name"),
+        ("[recordings]\nskip = ['a*b']", "policy_invalid", "line 2: recordings.skip.0: 'a*b' is no tool name"),
         ("[gates", "policy_unreadable", "is not TOML"),
         ("a = 1\na = 2", "policy_unreadable", "is not TOML"),
         ("x = " + "[" * 5_000, "policy_unreadable", "is not TOML"),
@@ -200,6 +243,120 @@ def test_a_file_that_cannot_be_opened_refuses_to_start(tmp_path: Path) -> None:
         assert caught.value.source == str(path)
 
 
-def test_no_capability_is_known_yet() -> None:
-    with pytest.raises(ValidationError, match=r"unknown capability 'http.fetch'"):
-        Grant(capability="http.fetch")
+GRANTS = """\
+[tools."*"]
+grants = { "log.write" = {}, "kv.get" = { keys = 10 } }
+
+[tools."weather_*"]
+limits.fuel = 1_000
+
+[tools.weather_now.grants]
+"http.fetch" = { hosts = ["https://API.example:443"], secrets = ["key"] }
+"tool.call" = { tools = ["no_*"] }
+
+[tools.weather_none]
+grants = {}
+
+[secrets.key]
+env = "KEY"
+origin = "https://api.example"
+
+[recordings]
+on = true
+skip = ["weather_none"]
+"""
+
+
+def granting(tmp_path: Path) -> Policy:
+    path = tmp_path / "grants.toml"
+    path.write_text(GRANTS)
+    return Policy.load(path)
+
+
+def test_the_file_of_the_design_loads_as_it_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "design.toml"
+    path.write_text(
+        """\
+[gates]      on = ["examples", "approval"]
+[strikes]    limit = 3
+[isolation]  mode = "thread"
+[tools."*"]          limits = { fuel = 500_000_000 }
+[tools."weather"]    grants = { "http.fetch" = { hosts = ["https://api.example"], methods = ["GET"] } }
+""".replace("]    ", "]\n")
+        .replace("]  ", "]\n")
+        .replace("\n  ", "\n")
+    )
+    policy = Policy.load(path)
+    fetch = policy.grants_for("weather")["http.fetch"]
+    assert fetch == HttpBounds(hosts=("https://api.example",), methods=("GET",))
+    assert policy.grants_for("other") == {}
+
+
+def test_the_grants_of_the_most_specific_entry_that_has_any_are_all(tmp_path: Path) -> None:
+    policy = granting(tmp_path)
+    assert sorted(policy.grants_for("other")) == ["kv.get", "log.write"]
+    assert sorted(policy.grants_for("weather_then")) == ["kv.get", "log.write"]
+    assert sorted(policy.grants_for("weather_now")) == ["http.fetch", "tool.call"]
+    assert policy.grants_for("weather_none") == {}
+
+
+def test_explain_says_which_line_grants_what(tmp_path: Path) -> None:
+    policy = granting(tmp_path)
+    assert policy.explain("weather_now")[:3] == [
+        (5, 'tools."weather_*" limits.fuel = 1000'),
+        (8, 'tools."weather_now" grants."http.fetch" = { hosts = ["https://api.example"], secrets = ["key"] }'),
+        (9, 'tools."weather_now" grants."tool.call" = { tools = ["no_*"] }'),
+    ]
+    assert (12, 'tools."weather_none" grants = {}') in policy.explain("weather_none")
+
+
+def test_rules_that_mean_no_tool_are_told(tmp_path: Path) -> None:
+    policy = granting(tmp_path)
+    assert policy.unmatched(["weather_now"]) == [
+        (11, "tools.weather_none: no tool matches 'weather_none'"),
+        (20, "recordings.skip: no tool matches 'weather_none'"),
+        (9, "tools.weather_now.grants.tool.call.tools: no tool matches 'no_*'"),
+    ]
+    assert policy.unmatched(["weather_now", "weather_none", "no_thing"]) == []
+
+
+def test_recordings_are_off_until_they_are_on_and_skip_what_is_named(tmp_path: Path) -> None:
+    policy = granting(tmp_path)
+    assert not Policy().recordings.records("a")
+    assert (policy.recordings.records("a"), policy.recordings.records("weather_none")) == (True, False)
+
+
+class Invoices(Bounds):
+    prefixes: tuple[str, ...] = ()
+
+
+class Known(NamedTuple):
+    name: str
+    bounds: type[Bounds]
+
+
+def test_capabilities_of_a_host_are_known_where_they_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "own.toml"
+    path.write_text('[tools.a]\ngrants."invoice.lookup" = { prefixes = ["A"] }\n')
+    policy = Policy.load(path, capabilities=[Known("invoice.lookup", Invoices)])
+    assert policy.grants_for("a") == {"invoice.lookup": Invoices(prefixes=("A",))}
+    with pytest.raises(PolicyError, match=r"line 2: .*unknown capability 'invoice.lookup'"):
+        Policy.load(path)
+    wrong = {"tools": {"a": {"grants": {"invoice.lookup": {"prefixes": [7]}}}}}
+    with pytest.raises(ValidationError, match="prefixes"):
+        Policy.parse(wrong, capabilities=[Known("invoice.lookup", Invoices)])
+
+
+def test_a_secret_stands_in_one_place_and_in_a_header_that_is_not_the_connections() -> None:
+    rule = SecretPolicy(env="A", origin="https://Api.example", path="/v1").rule
+    assert rule.covers("https", "api.example", 443, "/v1/x")
+    assert not rule.covers("https", "api.example", 443, "/v10")
+    for wrong in (
+        {"env": "A", "file": "/a"},
+        {"header": "Host"},
+        {"prefix": "a\r\nb: "},
+        {"path": "/../x"},
+        {"path": "x"},
+    ):
+        with pytest.raises(ValidationError):
+            SecretPolicy.model_validate({"origin": "https://api.example", **wrong})

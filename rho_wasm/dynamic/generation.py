@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from rho_wasm.errors import Corrupt
 from rho_wasm.frozen import FrozenMap
-from rho_wasm.policy import Grant
+from rho_wasm.grants import Grant
 
 __all__ = ["Candidate", "Changes", "Generation", "State", "Switch", "ToolVersion", "Verdict", "VersionKey", "from_row"]
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 from rho_wasm.dynamic.artifact import Artifact, Provenance
 from rho_wasm.dynamic.generation import Generation
 from rho_wasm.dynamic.store import Store
-from rho_wasm.policy import Grant
+from rho_wasm.grants import Grant
 
 __all__ = ["Change", "Review", "ToolReview", "review_of"]
 
