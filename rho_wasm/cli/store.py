@@ -364,14 +364,23 @@ def prune(
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
 ) -> int:
-    """Let go of modules of old generations. These stay in the history, but nothing can return to them."""
+    """Let go of modules of old generations, and of what tools kept that only these name. They stay in the history, but
+    nothing can return to them."""
     output = Output(as_json=as_json)
     existing_store(store)
     with Store.open(store) as opened:
         gone = opened.prune(keep=keep)
-    output.object({"pruned": list(gone.generations), "artifacts": list(gone.artifacts)})
+    output.object(
+        {
+            "pruned": list(gone.generations),
+            "artifacts": list(gone.artifacts),
+            "namespaces": list(gone.namespaces),
+        }
+    )
     numbers = ", ".join(map(str, gone.generations)) or "none"
     output.say(f"generations that can be returned to no more: {numbers}; modules let go: {len(gone.artifacts)}")
+    if gone.namespaces:
+        output.say(f"tools whose keys were let go: {', '.join(gone.namespaces)}")
     return 0
 
 

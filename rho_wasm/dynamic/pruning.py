@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from rho_wasm.dynamic.generation import Generation, State, ToolVersion
+from rho_wasm.dynamic.kv import forget_namespaces
 
 __all__ = ["PRUNED", "Pruned", "prune"]
 
@@ -24,6 +25,8 @@ class Pruned:
     """Those that can be returned to no more, since now."""
     artifacts: tuple[str, ...]
     """The hashes of what is kept no more."""
+    namespaces: tuple[str, ...] = ()
+    """The tools whose keys and values (kv) are kept no more."""
 
 
 def prune(
@@ -37,7 +40,8 @@ def prune(
     """Keeps the live generation, its parent, and the ``keep`` that were live last before it; open candidates; and of
     each live tool the version to which ``last_good`` would return. Inside the caller's transaction.
 
-    What was put since ``before`` (POSIX seconds) stays: a candidate may be about to name it.
+    What was put since ``before`` (POSIX seconds) stays: a candidate may be about to name it. What tools kept goes where
+    only rejected and pruned generations name the tool.
     """
     by_number = {generation.number: generation for generation in generations}
     live = next(generation for generation in by_number.values() if generation.state == "live")
@@ -65,4 +69,10 @@ def prune(
         if sha256 not in needed
     ]
     connection.executemany("DELETE FROM artifacts WHERE sha256 = ?", [(sha256,) for sha256 in unneeded])
-    return Pruned(tuple(gone), tuple(sorted(unneeded)))
+    named = {
+        tool
+        for generation in by_number.values()
+        if generation.state != "rejected" and generation.why != PRUNED and generation.number not in gone
+        for tool in generation.tools
+    }
+    return Pruned(tuple(gone), tuple(sorted(unneeded)), forget_namespaces(connection, named))

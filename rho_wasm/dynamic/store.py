@@ -16,7 +16,9 @@ from rho_wasm.dynamic.files import ArtifactFiles, Files, MemoryFiles
 from rho_wasm.dynamic.folder import DATABASE_NAME, is_writable, prepare_folder
 from rho_wasm.dynamic.generation import Generation, Switch, Verdict
 from rho_wasm.dynamic.history import History, Switched
+from rho_wasm.dynamic.kv import KvTable
 from rho_wasm.dynamic.pruning import Pruned
+from rho_wasm.dynamic.recordings import Recordings
 from rho_wasm.dynamic.records import Approval, Approvals, StrikeRecords
 from rho_wasm.dynamic.room import REJECTED_KEPT_S
 from rho_wasm.dynamic.schema import APPLICATION_ID, SCHEMA_VERSION, migrate
@@ -56,6 +58,8 @@ class Store:
         self.history = History(database, clock=clock)
         self.records = StrikeRecords(database, clock=clock)
         self.approvals = Approvals(database, seal=seal, clock=clock)
+        self.recordings = Recordings(database)
+        self.kv = KvTable(database)
 
     @classmethod
     def open(
@@ -187,7 +191,8 @@ class Store:
 
         Kept are the live generation, its parent and the ``keep`` that were live last before it, open candidates, and of
         each live tool the version that an automatic return would bring back. The history itself stays whole; rolling
-        back to a pruned generation is refused. Artifacts younger than an hour stay until a later one.
+        back to a pruned generation is refused. Artifacts younger than an hour stay until a later one. What a tool kept
+        for itself (kv) goes with the last generation that names the tool and can still be live.
 
         Raises :class:`Corrupt` where a generation is damaged: what it needs cannot be known.
         """
