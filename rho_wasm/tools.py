@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-import typing
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, Any, Self, TypeAlias, overload
 
@@ -18,7 +17,6 @@ from pydantic import (
     StrictBool,
     StrictStr,
     ValidationError,
-    create_model,
     field_serializer,
 )
 
@@ -26,6 +24,7 @@ from rho_wasm.calls import ToolContext
 from rho_wasm.errors import ToolError
 from rho_wasm.frozen import FrozenMap, frozen_map, thaw
 from rho_wasm.results import AskUser, Failed, Halt, Ok
+from rho_wasm.signatures import arguments_model, is_async
 
 __all__ = ["TOOL_NAME", "ArgumentsRefused", "Handler", "Tool", "tool"]
 
@@ -131,13 +130,7 @@ class Tool(BaseModel):
     @functools.cached_property
     def is_async(self) -> bool:
         """True if the handler is a coroutine function (or a callable object or partial of one)."""
-        return _is_async(self.handler)
-
-
-def _is_async(handler: Any) -> bool:
-    while isinstance(handler, functools.partial):
-        handler = handler.func
-    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(getattr(handler, "__call__", None))
+        return is_async(self.handler)
 
 
 class ArgumentsRefused(ToolError):
@@ -183,31 +176,6 @@ class _AsyncFunction(_FunctionHandler):
 
 def _wrapped(answer: Any) -> Any:
     return answer if isinstance(answer, (Ok, Failed, AskUser, Halt)) else Ok(answer)
-
-
-def _is_context(annotation: Any) -> bool:
-    return annotation is ToolContext or ToolContext in typing.get_args(annotation)
-
-
-def _arguments_model(function: Handler) -> tuple[type[BaseModel], str | None]:
-    """The model of the arguments, and the name of the parameter that takes the context."""
-    name = getattr(function, "__name__", "tool")
-    hints = typing.get_type_hints(function, include_extras=True)
-    fields: dict[str, Any] = {}
-    context_name: str | None = None
-    for parameter in inspect.signature(function).parameters.values():
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
-            raise TypeError(f"{name}: a tool's arguments come by name, so {parameter} cannot be one of them")
-        if parameter.name not in hints:
-            raise TypeError(f"{name}: the parameter {parameter.name!r} needs an annotation, the schema is made from it")
-        annotation = hints[parameter.name]
-        if _is_context(annotation):
-            context_name = parameter.name
-        else:
-            default = ... if parameter.default is parameter.empty else parameter.default
-            fields[parameter.name] = (annotation, default)
-    config = ConfigDict(extra="forbid", hide_input_in_errors=True, arbitrary_types_allowed=False)
-    return create_model(f"{name}_arguments", __config__=config, **fields), context_name
 
 
 def _without_titles(schema: Any) -> Any:
@@ -256,10 +224,10 @@ def tool(
     """
     if function is None:
         return functools.partial(tool, name=name, description=description, **options)
-    model, context_name = _arguments_model(function)
+    model, context_name = arguments_model(function, context=ToolContext, what="a tool")
     schema = _without_titles(model.model_json_schema())
     schema.setdefault("properties", {})
-    wrapper = _AsyncFunction if _is_async(function) else _SyncFunction
+    wrapper = _AsyncFunction if is_async(function) else _SyncFunction
     return Tool(
         name=name or getattr(function, "__name__", ""),
         description=description if description is not None else inspect.getdoc(function) or "",
