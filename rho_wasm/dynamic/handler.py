@@ -114,6 +114,7 @@ class GuestHandler:
                     meter=meter,
                     copied=copied,
                     waited=partial(self._enter, context),
+                    holding=0 if context.caller is None else sum(1 for _ in context.callers()),
                 )
             finally:
                 self._modules.leave(used)

@@ -195,6 +195,7 @@ class Sandbox:
         capabilities: Capabilities | None = None,
         copied: Copied | None = None,
         waited: Callable[[], None] | None = None,
+        holding: int = 0,
     ) -> HandlerResult:
         """Calls ``tool`` of ``module`` in a fresh instance, and answers what it answered.
 
@@ -203,7 +204,8 @@ class Sandbox:
         waiting for a slot is not the tool's time. ``name`` is what errors call the tool. ``capabilities`` answers its
         host calls, in a worker thread; None denies them. ``copied`` is a private copy of the arguments that nobody has
         altered since it was made, so that it need not be looked through again. ``waited`` is called if the call had to
-        wait for its slot, once it has it: what it raises ends the call, of which nothing ran.
+        wait for its slot, once it has it: what it raises ends the call, of which nothing ran. ``holding`` is how many
+        calls of this sandbox wait for this one, which another tool makes.
 
         On the native way the guest runs on the event loop's thread for at most a slice (0.5 ms), and a call that is
         over by then pays for no thread.
@@ -226,7 +228,7 @@ class Sandbox:
             try:
                 if not taken:
                     with meter.clock.paused():
-                        taken = await self._slots.take(label, memory_bytes)
+                        taken = await self._slots.take(label, memory_bytes, holding=holding)
                     if waited is not None:
                         waited()
                 if self._held_s >= SLICE_S:

@@ -25,17 +25,23 @@ class Overloaded(Exception):
 
 
 class _Waiter:
-    __slots__ = ("event", "granted", "memory", "tool")
+    __slots__ = ("event", "granted", "holding", "memory", "stuck", "tool")
 
-    def __init__(self, tool: str, memory: int) -> None:
+    def __init__(self, tool: str, memory: int, holding: int) -> None:
         self.tool = tool
         self.memory = memory
+        self.holding = holding
         self.granted = False
+        self.stuck = False
         self.event = anyio.Event()
 
 
 class Slots:
-    """First come, first served, except that a tool whose own slots are taken does not hold up other tools.
+    """First come, first served, except that a tool whose own slots are taken does not hold up other tools, and that
+    calls for which others wait come before those for which nobody does.
+
+    A call that another call makes waits while that one keeps its slot. Where all slots are kept by calls that wait like
+    this, no wait would ever end: then the latest of them is told at once that there is no room.
 
     Used from one event loop at a time; several after one another are fine. Where a handler of a signal raises there
     (entry.py), nobody loses a slot: what counts them calls nothing once it began to.
@@ -87,8 +93,11 @@ class Slots:
         self._per_tool[tool] = of_tool
         return True
 
-    async def take(self, tool: str, memory: int) -> bool:
-        """Waits for a slot and takes it, and answers True. Raises :class:`Overloaded` after ``queue_ms``."""
+    async def take(self, tool: str, memory: int, *, holding: int = 0) -> bool:
+        """Waits for a slot and takes it, and answers True. Raises :class:`Overloaded` after ``queue_ms``.
+
+        ``holding`` is how many slots are kept by calls that wait for the one that this slot is for.
+        """
         limits = self._limits
         if memory > limits.total_memory_bytes:
             raise Overloaded(
@@ -96,13 +105,22 @@ class Slots:
                 limit="total_memory_bytes",
                 value=limits.total_memory_bytes,
             )
-        waiter = _Waiter(tool, memory)
+        waiter = _Waiter(tool, memory, holding)
         try:
-            self._waiting.append(waiter)
+            if holding:
+                self._waiting.insert(sum(1 for one in self._waiting if one.holding), waiter)
+            else:
+                self._waiting.append(waiter)
             self._grant()
-            if not waiter.granted:
+            if not waiter.granted and not waiter.stuck:
                 with anyio.move_on_after(limits.queue_ms / 1000):
                     await waiter.event.wait()
+            if waiter.stuck:
+                raise Overloaded(
+                    "every slot is kept by a call that waits for another one: try again later",
+                    limit="max_concurrent_calls",
+                    value=limits.max_concurrent_calls,
+                )
             if not waiter.granted:
                 raise self._overloaded(tool)
         except BaseException:
@@ -133,7 +151,15 @@ class Slots:
             self._grant()
 
     def _grant(self) -> None:
-        """Lets in, in order, all that fit."""
+        """Lets in, in order, all that fit. Where nothing can move any more, one call for which others wait gives up."""
+        self._let_in()
+        nested = [waiter for waiter in self._waiting if waiter.holding and not waiter.granted]
+        if nested and sum(waiter.holding for waiter in nested) >= self._running:
+            nested[-1].stuck = True
+            self._waiting.remove(nested[-1])
+            nested[-1].event.set()
+
+    def _let_in(self) -> None:
         for waiter in list(self._waiting):
             if not waiter.granted:
                 if not self._fits(waiter.memory):

@@ -102,3 +102,66 @@ async def test_whoever_is_cancelled_while_waiting_leaves_no_trace() -> None:
             assert (slots.running, slots.waiting) == (1, 0)
             release.set()
     assert (order, slots.running) == (["a"], 0)
+
+
+async def test_calls_for_which_others_wait_come_before_those_for_which_nobody_does() -> None:
+    slots, order, release = make(max_concurrent_calls=2), list[str](), anyio.Event()
+    assert slots.take_now("parent", 1)
+
+    async def child() -> None:
+        await slots.take("child", 1, holding=1)
+        order.append("child")
+        slots.give_back("child", 1)
+
+    with anyio.fail_after(SOON):
+        async with anyio.create_task_group() as tasks:
+            for tool in ("a", "late"):
+                tasks.start_soon(hold, slots, tool, 1, release, order)
+                await settled()
+            tasks.start_soon(child)
+            await settled()
+            release.set()
+    assert order == ["a", "child", "late"]
+
+
+async def test_where_all_slots_are_kept_by_calls_that_wait_the_latest_of_them_gives_up_at_once() -> None:
+    slots, order, stuck = make(max_concurrent_calls=2, queue_ms=600_000), list[str](), list[Overloaded]()
+
+    async def parent(name: str) -> None:
+        async with slots.taken(name, memory=1):
+            await settled()
+            try:
+                await slots.take(f"child of {name}", 1, holding=1)
+            except Overloaded as error:
+                stuck.append(error)
+            else:
+                order.append(f"child of {name}")
+                slots.give_back(f"child of {name}", 1)
+
+    with anyio.fail_after(SOON):
+        async with anyio.create_task_group() as tasks:
+            for name in ("one", "other"):
+                tasks.start_soon(parent, name)
+    assert [error.limit for error in stuck] == ["max_concurrent_calls"]
+    assert len(order) == 1
+    assert (slots.running, slots.waiting) == (0, 0)
+
+
+async def test_what_is_stuck_only_once_another_call_ended_gives_up_then() -> None:
+    slots, release, order = make(total_memory_bytes=10), anyio.Event(), list[str]()
+    with anyio.fail_after(SOON):
+        async with anyio.create_task_group() as tasks, slots.taken("parent", memory=6):
+            tasks.start_soon(hold, slots, "other", 4, release, order)
+            await settled()
+
+            async def child() -> None:
+                with pytest.raises(Overloaded):
+                    await slots.take("child", 5, holding=1)
+                order.append("gave up")
+
+            tasks.start_soon(child)
+            await settled()
+            assert order == ["other"]
+            release.set()
+            await settled()
+    assert order == ["other", "gave up"]
