@@ -41,6 +41,7 @@ __all__ = [
     "RandomBounds",
     "SecretName",
     "ToolCallBounds",
+    "capability_name",
 ]
 
 HTTP_METHODS: Final = ("GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE")
@@ -60,14 +61,15 @@ def _up_to(most: int, *, least: int = 0) -> Any:
     return Field(strict=True, ge=least, le=most)
 
 
-def _capability_name(name: str) -> str:
+def capability_name(name: str) -> str:
+    """``name`` itself, if it is two or more lower-case words joined by dots, at most 64 characters. Else ValueError."""
     if _CAPABILITY.fullmatch(name) is None:
         shown = inert(name, limit=80)
         raise ValueError(f"{shown!r} is no name of a capability: lower-case words joined by dots (invoice.lookup)")
     return name
 
 
-CapabilityName = Annotated[StrictStr, AfterValidator(_capability_name)]
+CapabilityName = Annotated[StrictStr, AfterValidator(capability_name)]
 
 
 def _frozen_map(value: Mapping[str, Any]) -> Mapping[str, Any]:

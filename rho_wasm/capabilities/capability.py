@@ -1,0 +1,188 @@
+"""A capability: something outside the sandbox that a guest may ask for, and how a host makes one of a function."""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, Literal, TypeAlias, Union
+
+from pydantic import BaseModel, ConfigDict, PlainValidator, TypeAdapter
+
+from rho_wasm.calls import ToolCall, ToolContext
+from rho_wasm.cancellation import let_through
+from rho_wasm.errors import CapabilityError
+from rho_wasm.grants import BOUNDS, Bounds, NoBounds, capability_name
+from rho_wasm.host_threads import HostThreads, NoThread
+from rho_wasm.signatures import arguments_model, is_async
+
+__all__ = ["Arguments", "Capability", "CapabilityContext", "capability"]
+
+Now: TypeAlias = Callable[[Any, "CapabilityContext"], Any]
+Later: TypeAlias = Callable[[Any, "CapabilityContext"], Awaitable[Any]]
+
+_RESERVED: Final = frozenset(name.partition(".")[0] for name in BOUNDS)
+_PLAIN: Final = (type(None), bool, int, float, str, bytes, Any)
+
+
+class Arguments(BaseModel):
+    """Base of the arguments of capabilities that ship: exact plain types, nothing unknown, and no error shows them."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, hide_input_in_errors=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapabilityContext:
+    """One host call, as the capability is told of it. Nothing here was written by the guest but ``call.arguments``."""
+
+    capability: str
+    tool: str
+    """The tool that asks."""
+    artifact: str
+    """SHA-256 of its artifact, in hex."""
+    generation: int
+    call: ToolCall
+    """The call of the tool that asks."""
+    session_id: str | None
+    request_id: str | None
+    bounds: Any
+    """The capability's bounds that hold for this call: of its own model."""
+    remaining_ms: float
+    """What is left of the call's deadline (milliseconds)."""
+    context: ToolContext
+    """The context of the tool that asks; its ``context`` is the host's own value."""
+    used: dict[str, int]
+    """Counters of this call, shared by all its capabilities: what is counted stands under the capability's name."""
+    log: Callable[[int, str], None]
+    """``log(level, text)`` adds one line to the call's log, after the guest's own; within ``Limits.log_bytes``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capability:
+    """Something outside the sandbox that guests may be granted.
+
+    ``arguments`` is the model that a guest's arguments must fit, ``bounds`` the model of what a grant may narrow.
+    Exactly one of ``now`` and ``later`` answers, from (the arguments, the context): ``now`` at once, on any thread,
+    without waiting for anything; ``later`` on the event loop, in the task of the call. Both answer plain data (other
+    values are made plain), raise :class:`CapabilityError` to answer an error to the guest, and whatever else they raise
+    is ``unavailable`` to the guest, in words that say nothing of it. ``read_only``: it changes nothing outside the
+    call, whatever its bounds.
+
+    Raises ValueError for a wrong name, TypeError for anything else that is wrong.
+    """
+
+    name: str
+    arguments: type[BaseModel]
+    bounds: type[Bounds] = NoBounds
+    now: Now | None = None
+    later: Later | None = None
+    read_only: bool = False
+
+    def __post_init__(self) -> None:
+        capability_name(self.name)
+        if not issubclass(self.bounds, Bounds):
+            raise TypeError(f"{self.name}: the model of its bounds derives from rho_wasm.Bounds")
+        if (self.now is None) == (self.later is None):
+            raise TypeError(f"{self.name}: exactly one of now and later answers")
+
+    def only_reads(self, bounds: Bounds) -> bool:
+        """Whether nothing outside the call is changed within ``bounds``."""
+        return self.read_only or bounds.only_reads
+
+
+def capability(
+    name: str, /, *, bounds: type[Bounds] = NoBounds, read_only: bool = False, quick: bool = False
+) -> Callable[[Callable[..., Any]], Capability]:
+    """Makes a :class:`Capability` of a host's own function, as ``@tool`` makes a tool::
+
+        @capability("invoice.lookup", read_only=True)
+        async def lookup(number: str, context: CapabilityContext) -> dict[str, str]: ...
+
+    The guest's arguments come by name, checked against the annotations (a text is no number); a parameter annotated
+    :class:`CapabilityContext` gets that. An async function is awaited in the task of the call. A sync one runs in a
+    daemon thread, at most 16 of which may be left behind by calls that ended before it; ``quick`` says that it needs
+    no thread of its own: then it is called wherever the guest runs, the event loop's thread too, and must be safe to
+    call from several threads at once and wait for nothing. ``bounds`` is the model of what a policy may narrow (a
+    subclass of :class:`Bounds`); the function finds it in ``context.bounds``.
+
+    Raises ValueError for a name that is not two or more lower-case words joined by dots, or is one of the host's
+    (``kv.``, ``http.`` and so on); TypeError for a function that :func:`rho_wasm.tool` would not take.
+    """
+    if capability_name(name).partition(".")[0] in _RESERVED:
+        raise ValueError(f"{name}: names that begin with {', '.join(sorted(_RESERVED))} are the host's own")
+
+    def made(function: Callable[..., Any]) -> Capability:
+        arguments, context_name = arguments_model(
+            function, context=CapabilityContext, what="a capability", strict=True, field=_strictness
+        )
+        own = _Function(function, context_name)
+        now, later = None, None
+        if quick:
+            if is_async(function):
+                raise TypeError(f"{name}: an async function is awaited; quick is for sync ones")
+            now = own.call
+        else:
+            later = own.wait_for if is_async(function) else _InThread(own).answer
+        return Capability(name=name, arguments=arguments, bounds=bounds, now=now, later=later, read_only=read_only)
+
+    return made
+
+
+@dataclass(frozen=True, slots=True)
+class _Function:
+    """A host's function, and which of its parameters takes the context."""
+
+    function: Callable[..., Any]
+    context_name: str | None
+
+    def call(self, arguments: BaseModel, context: CapabilityContext) -> Any:
+        values = {name: getattr(arguments, name) for name in type(arguments).model_fields}
+        if self.context_name is not None:
+            values[self.context_name] = context
+        return self.function(**values)
+
+    async def wait_for(self, arguments: BaseModel, context: CapabilityContext) -> Any:
+        return await self.call(arguments, context)
+
+
+class _InThread:
+    """A sync function in threads of its own: one that hangs takes no threads from others."""
+
+    def __init__(self, function: _Function) -> None:
+        self._function = function
+        self._threads = HostThreads()
+
+    async def answer(self, arguments: BaseModel, context: CapabilityContext) -> Any:
+        try:
+            outcome = await self._threads.run(self._function.call, arguments, context)
+        except NoThread as full:
+            raise CapabilityError("unavailable", str(full), capability=context.capability) from None
+        raised = outcome.error
+        if raised is None:
+            return outcome.value
+        let_through(raised, None)
+        if isinstance(raised, Exception):
+            raise raised
+        # SystemExit and the like end what they are raised in: the thread's work here, not the task of the call.
+        raise RuntimeError(f"the thread of {context.capability} was ended") from raised
+
+
+def _strictness(annotation: Any) -> Any:
+    """Plain types are taken as they are. What CBOR has no type for (a date, an enumeration) is made of what it has."""
+    return (
+        annotation
+        if _is_plain(annotation)
+        else Annotated[annotation, PlainValidator(TypeAdapter(annotation).validate_python)]
+    )
+
+
+def _is_plain(annotation: Any) -> bool:
+    origin, inner = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is None:
+        return any(annotation is kind for kind in (*_PLAIN, list, dict)) or typing.is_typeddict(annotation)
+    if origin is Literal:
+        return all(type(value) in _PLAIN for value in inner)
+    if origin is Annotated:
+        return _is_plain(inner[0])
+    return origin in (Union, types.UnionType, list, dict) and all(map(_is_plain, inner))
