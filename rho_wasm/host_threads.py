@@ -11,7 +11,7 @@ import contextlib
 import contextvars
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -25,7 +25,7 @@ try:
 except ModuleNotFoundError:  # anyio does without it, on asyncio alone
     sniffio = None  # type: ignore[assignment]
 
-__all__ = ["HostThreads", "HostThreadsStatistics", "NoThread", "Outcome"]
+__all__ = ["Aside", "GaveUp", "HostThreads", "HostThreadsStatistics", "NoThread", "Outcome"]
 
 _NO_THREAD_S = 0.005
 """How often an event is looked at where no thread is left to wait for it."""
@@ -35,6 +35,10 @@ _IDLE_S = 10.0
 
 class NoThread(Exception):
     """No thread may or can be started: the host has no room, which is not the fault of what was to run in it."""
+
+
+class GaveUp(Exception):
+    """Whoever waited for a function in a thread does so no more, and awaits nothing for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +75,48 @@ class _Job:
         self.abandoned = False
 
 
+class Aside:
+    """What one function in a thread has awaited meanwhile, in the task that waits for the function itself."""
+
+    def __init__(self) -> None:
+        self._job: _Job | None = None
+        self._function: Callable[[], Awaitable[Any]] | None = None
+        self._answers: SimpleQueue[Outcome | None] = SimpleQueue()
+
+    def wait(self, function: Callable[[], Awaitable[Any]]) -> Any:
+        """What ``await function()`` comes to there; this thread waits for it. Raises :class:`GaveUp`.
+
+        What that raises ends the waiting task's own wait, and is not seen here.
+        """
+        job = self._job
+        if job is None or job.abandoned:
+            raise GaveUp
+        self._function = function
+        try:
+            anyio.from_thread.run_sync(job.done.set, token=job.token)
+        except (anyio.RunFinishedError, RuntimeError):
+            raise GaveUp from None
+        outcome = self._answers.get()
+        if outcome is None:
+            raise GaveUp
+        return outcome.value
+
+    def begin(self, job: _Job) -> None:
+        """``job`` may ask from here on."""
+        self._job = job
+
+    def end(self) -> None:
+        """Nobody waits any more."""
+        self._answers.put(None)
+
+    async def serve(self, job: _Job) -> None:
+        """Awaits what the thread asked for."""
+        job.done = anyio.Event()
+        function, self._function = self._function, None
+        if function is not None:
+            self._answers.put(Outcome(await function()))
+
+
 class HostThreads:
     """Runs sync functions in daemon threads; a caller that is cancelled goes away, and its thread is abandoned.
 
@@ -88,12 +134,15 @@ class HostThreads:
         with self._lock:
             return HostThreadsStatistics(self._running, self._abandoned, self._abandoned_ever, len(self._idle))
 
-    async def run(self, function: Callable[..., Any], *arguments: Any) -> Outcome:
+    async def run(self, function: Callable[..., Any], *arguments: Any, aside: Aside | None = None) -> Outcome:
         """``function(*arguments)`` in a thread, in a copy of the caller's context variables.
 
-        Cancellation leaves at once and abandons the thread: Python can stop none. What it then does is lost.
+        Cancellation leaves at once and abandons the thread: Python can stop none. What it then does is lost. ``aside``
+        is how the function has something awaited here meanwhile.
         """
         job = _Job(function, arguments)
+        if aside is not None:
+            aside.begin(job)
         with self._lock:
             if self._abandoned >= self.max_abandoned:
                 raise NoThread(f"{self._abandoned} calls before it did not stop in time and still run")
@@ -106,12 +155,17 @@ class HostThreads:
             raise NoThread("the system starts no further thread") from None
         try:
             await job.done.wait()
+            while aside is not None and job.outcome is None:
+                await aside.serve(job)
+                await job.done.wait()
         except BaseException:
             with self._lock:
                 if job.outcome is None:
                     job.abandoned = True
                     self._abandoned += 1
                     self._abandoned_ever += 1
+            if aside is not None:
+                aside.end()
             raise
         assert job.outcome is not None
         return job.outcome

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 from rho_wasm import plain
@@ -40,7 +39,7 @@ async def example_problem(
             context={},
             limits=limits,
             meter=meter,
-            capabilities=_Recorded(example).answer,
+            capabilities=_Recorded(example),
         )
         got = answer_of(result)
     except ToolError as error:
@@ -65,11 +64,14 @@ def _expected(example: Example, limits: Limits) -> dict[str, Any] | Raised:
 class _Recorded:
     """Answers host calls from an example's pairs, each once."""
 
+    clock_ns = None
+    seed = None
+
     def __init__(self, example: Example) -> None:
         self._pairs = [(thaw(request), thaw(reply)) for request, reply in example.host]
 
-    def answer(self, capability: str, arguments: Mapping[str, Any]) -> Any:
-        asked = {"capability": capability, "arguments": dict(arguments)}
+    def answer_now(self, capability: str, arguments: dict[str, Any], *, remaining_ms: float) -> Any:
+        asked = {"capability": capability, "arguments": arguments}
         for place, (request, reply) in enumerate(self._pairs):
             if same(request, asked):
                 del self._pairs[place]
@@ -77,6 +79,9 @@ class _Recorded:
                     return reply["ok"]
                 raise CapabilityError(reply["error"]["kind"], reply["error"]["message"], capability=capability)
         raise CapabilityError("denied", "an example has no grants, and names no such host call", capability=capability)
+
+    async def answer(self, capability: str, arguments: dict[str, Any], *, remaining_ms: float) -> Any:
+        return self.answer_now(capability, arguments, remaining_ms=remaining_ms)
 
 
 def same(one: Any, other: Any) -> bool:

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rho_wasm.sandbox.cache import NativeCache
     from rho_wasm.sandbox.sandbox import GuestModule, Sandbox, SandboxStatistics
-    from rho_wasm.sandbox.state import Capabilities
+    from rho_wasm.sandbox.state import LATER, Capabilities
 
-__all__ = ["Capabilities", "GuestModule", "NativeCache", "Sandbox", "SandboxStatistics"]
+__all__ = ["LATER", "Capabilities", "GuestModule", "NativeCache", "Sandbox", "SandboxStatistics"]
 
 _HOMES = {
+    "LATER": "state",
     "Capabilities": "state",
     "GuestModule": "sandbox",
     "NativeCache": "cache",

@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import anyio
+
 from rho_wasm import envelope
 from rho_wasm.errors import ToolError
+from rho_wasm.host_threads import Aside, GaveUp
 from rho_wasm.limits import Limits
 from rho_wasm.plain import Copied
 from rho_wasm.results import HandlerResult
-from rho_wasm.sandbox.crossing import as_tool_error, encode, encode_at_once, read_at_once
+from rho_wasm.sandbox.asking import Asking
+from rho_wasm.sandbox.crossing import as_tool_error, blamed, encode, encode_at_once, read_at_once
 from rho_wasm.sandbox.entry import sure_entry, traced
 from rho_wasm.sandbox.module import NativeModule
 from rho_wasm.sandbox.slices import SlicedCall
-from rho_wasm.sandbox.state import CallState, Capabilities, Elsewhere
+from rho_wasm.sandbox.state import CallState, Capabilities, Elsewhere, GuestTrap
 
 __all__ = ["Attempt"]
 
@@ -25,7 +29,7 @@ slice ends inside code that neither loops nor calls, nor inside an instantiation
 
 
 class Attempt:
-    """First :meth:`at_once`, and where that answers None, :meth:`in_thread`. :meth:`cancel` comes from any thread.
+    """First :meth:`at_once`, and where that answers None, :meth:`in_thread`, with :attr:`aside`.
 
     Both answer a :class:`ToolError` rather than raise one: the traceback of what was raised holds all of the call.
     """
@@ -36,6 +40,9 @@ class Attempt:
     _keeps = False
     _answer: bytes | None = None
     _result: HandlerResult | ToolError | None = None
+    _waiting: anyio.CancelScope | None = None
+    aside: Aside | None = None
+    """How what waits is awaited, where there are capabilities."""
 
     def __init__(
         self,
@@ -54,11 +61,15 @@ class Attempt:
         self._limits = limits
         self._capabilities = capabilities
         linked = module.linked
+        if capabilities is not None:
+            self.aside = Aside()
         self.call = SlicedCall(linked.owner, linked, self._new_state(), deadline_ms=deadline_ms)
 
     def cancel(self) -> None:
-        """Stops the guest within a moment; :meth:`in_thread` then ends."""
+        """Stops the guest within a moment; :meth:`in_thread` then ends. From the event loop's thread."""
         self.call.cancel()
+        if self._waiting is not None:
+            self._waiting.cancel()
 
     def keep(self) -> None:
         """A thread goes on with it, and needs the module, whoever waits for it."""
@@ -113,7 +124,8 @@ class Attempt:
                 answer = self.call.run(self._data or encode(self._request, limits=limits))
             return envelope.parse_answer(answer, limits=limits)
         except Exception as error:
-            return as_tool_error(error, tool=self._tool, memory_refused=self.call.memory_refused)
+            ended = as_tool_error(error, tool=self._tool, memory_refused=self.call.memory_refused)
+            return blamed(ended, self.call.state.unavailable)
         finally:
             self.call.finish()
             self.close()
@@ -138,6 +150,27 @@ class Attempt:
             self._begin_again()
         return None
 
+    def _wait(self, asking: Asking) -> None:
+        """Has an answer awaited, while this thread waits for it."""
+        assert self.aside is not None, "there are capabilities"
+        try:
+            done = self.aside.wait(lambda: self._awaited(asking))
+        except GaveUp:
+            raise GuestTrap("cancelled", "the call was cancelled") from None
+        if not done:
+            raise self.call.waited_in_vain(asking)
+
+    async def _awaited(self, asking: Asking) -> bool:
+        """Whether the answer came in time, and nobody gave up the call."""
+        call = self.call
+        remaining_ms = call.remaining_ms()
+        with anyio.move_on_after(max(0.0, remaining_ms / 1000)) as self._waiting:
+            if call.state.cancelled:
+                return False
+            await asking.wait(remaining_ms=remaining_ms)
+        stopped, self._waiting = self._waiting.cancelled_caught, None
+        return not stopped
+
     def _begin_again(self) -> None:
         """What ran had no effect outside of itself, and is forgotten; only its time counts."""
         before, self._sliced = self.call, False
@@ -146,6 +179,9 @@ class Attempt:
 
     def _new_state(self) -> CallState:
         module = self._module
-        return CallState(
+        state = CallState(
             limits=self._limits, declared=module.declared, capabilities=self._capabilities, names=module.names
         )
+        if self._capabilities is not None:
+            state.wait = self._wait
+        return state

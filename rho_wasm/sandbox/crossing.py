@@ -10,9 +10,9 @@ from rho_wasm.errors import PlainError, TooLarge, ToolError
 from rho_wasm.limits import Limits
 from rho_wasm.results import HandlerResult
 from rho_wasm.sandbox.faults import CallFailed
-from rho_wasm.untrusted import type_name
+from rho_wasm.untrusted import inert, type_name
 
-__all__ = ["as_tool_error", "encode", "encode_at_once", "read_at_once"]
+__all__ = ["as_tool_error", "blamed", "encode", "encode_at_once", "read_at_once"]
 
 _BYTES_AT_ONCE = 64 * 1024
 _ITEMS_AT_ONCE = 400
@@ -20,6 +20,9 @@ _ITEMS_AT_ONCE = 400
 _FRAME_ITEMS = 15
 """Of a request at most, beside its arguments: itself, four keys with three values, and three ids with their keys."""
 _TEXT = frozenset({str})
+_DETAIL_CHARS = 2_000
+_FOR_WANT_OF = frozenset({"trapped", "handler_raised", "handler_exit"})
+"""How a guest may end that was not given what it asked for."""
 _REQUEST_BOUNDS = {"bytes": "request_bytes", "depth": "depth", "items": "items"}
 
 
@@ -100,3 +103,18 @@ def as_tool_error(error: Exception, *, tool: str, memory_refused: bool) -> ToolE
     # A capability of the host's, or a bug of ours.
     detail = f"a host function raised {type_name(error)}"
     return ToolError("capability_fault", tool=tool, detail=detail, cause=error)
+
+
+def blamed(error: ToolError, unavailable: tuple[str, Exception] | None) -> ToolError:
+    """``error``, or ``capability_fault`` where a capability was not available and the guest ended for want of it."""
+    if unavailable is None or error.reason not in _FOR_WANT_OF:
+        return error
+    capability, cause = unavailable
+    detail = f"{capability} was not available, then it ended with {error.reason}: {error.detail}"
+    return ToolError(
+        "capability_fault",
+        tool=error.tool,
+        detail=inert(detail, limit=_DETAIL_CHARS),
+        backtrace=error.backtrace,
+        cause=cause,
+    )

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
-from rho_wasm.host_threads import HostThreads, NoThread
+from rho_wasm.host_threads import Aside, HostThreads, NoThread
 from rho_wasm.sandbox.entry import sure_entry
 from rho_wasm.sandbox.slots import Overloaded
 
@@ -22,7 +22,7 @@ class Errand(Protocol[_R]):
         """All of it, its own end included."""
 
     def cancel(self) -> None:
-        """Ends it within a moment. From any thread."""
+        """Ends it within a moment. From the event loop's thread."""
 
     def close(self) -> None:
         """No thread will do it."""
@@ -49,7 +49,7 @@ class Errands:
         self._running: dict[Errand[object], _Turn] = {}
 
     @sure_entry
-    async def run(self, errand: Errand[_R]) -> _R:
+    async def run(self, errand: Errand[_R], *, aside: Aside | None = None) -> _R:
         """What it comes to. Raises what it raises, and :class:`Overloaded`. From here on it is not the caller's.
 
         Whoever is cancelled or interrupted tells it to stop, and leaves once it has, or where it never began.
@@ -57,7 +57,7 @@ class Errands:
         turn = None
         try:
             self._running[errand] = turn = _Turn()
-            outcome = await self._threads.run(_do, errand.in_thread, turn)
+            outcome = await self._threads.run(_do, errand.in_thread, turn, aside=aside)
         except BaseException as error:
             if turn is None or turn.taken():
                 errand.close()

@@ -19,12 +19,14 @@ from rho_wasm.limits import Limits
 from rho_wasm.results import NOTHING_LOGGED, CallLog, LogLine
 from rho_wasm.sandbox.faults import CallFailed
 from rho_wasm.sandbox.log import MAX_LINES, log_level
+from rho_wasm.sandbox.state import Capabilities
 from rho_wasm.untrusted import inert
 
 __all__ = [
     "HEAD",
     "CallAsked",
     "Ended",
+    "Granted",
     "HostCall",
     "Strange",
     "framed",
@@ -42,6 +44,7 @@ __all__ = [
 HEAD: Final = struct.Struct(">I")
 """The length of the frame that follows, in bytes."""
 _CALL: Final = struct.Struct(">BQ64sd?")
+_GRANTED: Final = struct.Struct(">?q?32s")
 _ANSWERED: Final = struct.Struct(">BQQdd?")
 _IS_CALL, _IS_ANSWER = 1, 2
 """Their first bytes. No map of CBOR begins so."""
@@ -129,21 +132,35 @@ class HostCall:
     arguments: dict[str, Any]
 
 
+class Granted(NamedTuple):
+    """What a call with capabilities has of the world without asking: see :class:`Capabilities`."""
+
+    clock_ns: int | None
+    seed: bytes | None
+
+    @classmethod
+    def of(cls, capabilities: Capabilities | None) -> Granted | None:
+        return None if capabilities is None else cls(capabilities.clock_ns, capabilities.seed)
+
+
 class CallAsked(NamedTuple):
     """A host asks a worker for a call of ``module`` (its hash in hex), which was loaded before."""
 
     number: int
     module: str
     deadline_ms: float
-    granted: bool
-    """Whether the guest may ask the host for capabilities."""
+    granted: Granted | None
+    """What the guest is given, if it may ask the host for capabilities."""
     request: bytes
 
 
 def framed_call(asked: CallAsked) -> bytes:
     """The frame of a call."""
     number, module, deadline_ms, granted, request = asked
-    head = _CALL.pack(_IS_CALL, number, module.encode(), deadline_ms, granted)
+    head = _CALL.pack(_IS_CALL, number, module.encode(), deadline_ms, granted is not None)
+    if granted is not None:
+        clock_ns, seed = granted
+        head += _GRANTED.pack(clock_ns is not None, clock_ns or 0, seed is not None, seed or b"")
     return HEAD.pack(len(head) + len(request)) + head + request
 
 
@@ -151,8 +168,13 @@ def read_call(body: bytes) -> CallAsked | None:
     """A call, where a host's frame is one."""
     if body[0] != _IS_CALL:
         return None
-    _, number, module, deadline_ms, granted = _CALL.unpack_from(body)
-    return CallAsked(number, module.decode(), deadline_ms, granted, body[_CALL.size :])
+    _, number, module, deadline_ms, grants = _CALL.unpack_from(body)
+    granted, end = None, _CALL.size
+    if grants:
+        has_clock, clock_ns, has_seed, seed = _GRANTED.unpack_from(body, end)
+        granted = Granted(clock_ns if has_clock else None, seed if has_seed else None)
+        end += _GRANTED.size
+    return CallAsked(number, module.decode(), deadline_ms, granted, body[end:])
 
 
 def framed_answer(ended: Ended, number: int) -> bytes | None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self
 
 from rho_wasm.results import NOTHING_LOGGED
 from rho_wasm.sandbox.abi import ALLOC, CALL, INITIALIZE
+from rho_wasm.sandbox.asking import Asking, Step
 from rho_wasm.sandbox.capi import GuestFault
 from rho_wasm.sandbox.entry import sure_entry
 from rho_wasm.sandbox.faults import CallFailed, explain, out_of_memory, stopped
@@ -58,6 +59,7 @@ class GuestCall:
     fuel_used = 0
     """What the guest's instructions and host calls cost, at most ``Limits.fuel``."""
     guest_ms = 0.0
+    """How long the guest was there, less the time that the host took to answer it."""
     guest_cpu_ms = 0.0
     memory_refused = False
     """``memory.grow`` answered -1 at least once."""
@@ -68,6 +70,8 @@ class GuestCall:
     answer = b""
     """The answer's bytes, once the call is over."""
     _began = _ends_at = 0.0
+    _waited_s = _host_cpu_s = 0.0
+    """How long capabilities took, and how much of that on the guest's own stack."""
     _call_id = 0
     _instance: GuestInstance | None = None
     _memory = (0, 0)
@@ -85,6 +89,7 @@ class GuestCall:
         """The same call from its beginning. Its deadline is the first one's, and its time counts on."""
         again = type(self)(self.runtime, self._linked, state, deadline_ms=self._deadline_s * 1000)
         again._began = self._began
+        again._waited_s = self._waited_s
         again.guest_cpu_ms = self.guest_cpu_ms
         return again
 
@@ -109,7 +114,7 @@ class GuestCall:
             with self.runtime.ticking():
                 over = self.go_on()
         finally:
-            self.guest_cpu_ms += (time.thread_time() - cpu_began) * 1000
+            self.guest_cpu_ms += (time.thread_time() - cpu_began - self._host_cpu_s) * 1000
         assert over, "a guest on its thread's own stack is never left"
         return self.answer
 
@@ -185,7 +190,7 @@ class GuestCall:
             call_id, self._call_id = self._call_id, 0
             if call_id:
                 del self.runtime.calls[call_id]
-            self.guest_ms = (time.monotonic() - self._began) * 1000
+            self.guest_ms = (time.monotonic() - self._began - self._waited_s) * 1000
 
     def _advance(self) -> bool:
         """Runs the guest from the stage where it was left, if it was; False where it is left again."""
@@ -295,11 +300,52 @@ class GuestCall:
         memory = GuestMemory(*instance.span())
         answer = function.call(self.state, memory, *arguments)
         self.state.charged += HOST_CALL_FUEL + HOST_BYTE_FUEL * memory.touched
+        if self.state.asking is not None:
+            self._answer(self.state.asking)
+            if answer is None:
+                answer = len(self.state.reply or b"")
         if self._spent(instance) > self.state.limits.fuel:
             raise GuestTrap("out_of_fuel", limit="fuel", value=self.state.limits.fuel)
         if self.state.hurried:
             self._hurry()
         return answer
+
+    def _answer(self, asking: Asking) -> None:
+        """Answers a host call while the guest's own stack waits for it."""
+        state = self.state
+        began, cpu_began = time.monotonic(), time.thread_time()
+        try:
+            while asking.go_on(remaining_ms=self.remaining_ms(), hurried=state.hurried) is not Step.REPLIED:
+                if state.hurried:
+                    raise Elsewhere
+                if state.wait is None:
+                    asking.give_up("nobody can wait for it here")
+                else:
+                    state.wait(asking)
+            self.replied(asking)
+        finally:
+            state.asking = None
+            self._waited_s += time.monotonic() - began
+            self._host_cpu_s += time.thread_time() - cpu_began
+
+    def replied(self, asking: Asking) -> None:
+        """The reply waits for the guest from here on."""
+        state = self.state
+        state.reply = asking.reply
+        state.charged += HOST_BYTE_FUEL * len(asking.reply)
+        if asking.unavailable is not None and state.unavailable is None:
+            state.unavailable = asking.capability, asking.unavailable
+
+    def remaining_ms(self) -> float:
+        """What is left of the call's deadline; below 0 once that has passed."""
+        return (self._ends_at - time.monotonic()) * 1000
+
+    def waited_in_vain(self, asking: Asking) -> GuestTrap:
+        """What ends the call where nobody waits for a capability's answer any more."""
+        if self.state.cancelled:
+            return GuestTrap("cancelled", "the call was cancelled")
+        detail = f"its time was over while it waited for {asking.capability}"
+        return GuestTrap("deadline", detail, limit="deadline_ms", value=round(self._deadline_s * 1000))
 
     def _hurry(self) -> None:
         """Ends a slice that is over at the guest's next look at the epoch. Code that never looks has to begin anew.

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-from rho_wasm import plain
-from rho_wasm.errors import CapabilityError, PlainError
 from rho_wasm.sandbox.abi import RHO, RHO_IMPORTS, FunctionType, ValueType
+from rho_wasm.sandbox.asking import Asking, refusal
 from rho_wasm.sandbox.memory import GuestMemory
 from rho_wasm.sandbox.state import CallState, Elsewhere, GuestTrap
 
@@ -53,68 +52,34 @@ def _log(state: CallState, memory: GuestMemory, level: int, pointer: int, length
     state.log.line(level, memory.read(pointer, taken), dropped=wanted - taken)
 
 
-def _host_call(state: CallState, memory: GuestMemory, pointer: int, length: int) -> int:
+def _host_call(state: CallState, memory: GuestMemory, pointer: int, length: int) -> int | None:
     wanted = length & _LENGTH_MASK
-    return ask_host(state, wanted, lambda: memory.read(pointer, wanted))
+    ask_host(state, wanted, lambda: memory.read(pointer, wanted))
+    return None if state.reply is None else len(state.reply)
 
 
-def ask_host(state: CallState, length: int, read: Callable[[], bytes]) -> int:
+def ask_host(state: CallState, length: int, read: Callable[[], bytes]) -> None:
     """One host call of a request of ``length`` bytes, which is read only if it is looked at.
 
-    The reply waits in ``state``, in place of an earlier one; its length is answered. Raises :class:`GuestTrap`.
+    Where it is refused, ``state.reply`` is that refusal. Else it is ``state.asking``: whoever called the host function
+    answers it once that has returned, and a function that answered None answers the reply's length. Raises
+    :class:`GuestTrap`.
     """
     state.reply, state.reply_taken = None, 0
-    state.reply = reply = _reply(state, length, read)
-    return len(reply)
-
-
-def _reply(state: CallState, length: int, read: Callable[[], bytes]) -> bytes:
     state.host_calls += 1
     limits = state.limits
     if state.host_calls > limits.host_calls + EXTRA_HOST_CALLS:
         raise GuestTrap("too_many_host_calls", limit="host_calls", value=limits.host_calls)
     if state.host_calls > limits.host_calls:
-        return _error("quota", f"{limits.host_calls} host calls are allowed in one call")
-    if not state.answering:
-        return _error("denied", "host calls are answered inside rho_call only")
-    if length > limits.request_bytes:
-        return _error("invalid_arguments", f"a host request has at most {limits.request_bytes} bytes")
-    if state.hurried and (state.capabilities is not None or length > _HURRIED_BYTES):
+        state.reply = refusal("quota", f"{limits.host_calls} host calls are allowed in one call")
+    elif not state.answering:
+        state.reply = refusal("denied", "host calls are answered inside rho_call only")
+    elif length > limits.request_bytes:
+        state.reply = refusal("invalid_arguments", f"a host request has at most {limits.request_bytes} bytes")
+    elif state.hurried and (state.capabilities is not None or length > _HURRIED_BYTES):
         raise Elsewhere
-    data = read()
-    try:
-        request = plain.decode(data, max_bytes=limits.request_bytes, max_depth=limits.depth, max_items=limits.items)
-    except PlainError as error:
-        return _error("invalid_arguments", str(error))
-    if type(request) is not dict or request.keys() != {"capability", "arguments"}:
-        return _error("invalid_arguments", 'a host request is {"capability": text, "arguments": map}')
-    capability, arguments = request["capability"], request["arguments"]
-    if type(capability) is not str or type(arguments) is not dict:
-        return _error("invalid_arguments", 'a host request is {"capability": text, "arguments": map}')
-    if capability not in state.declared:
-        return _error("undeclared", "the manifest does not declare this capability")
-    return _granted(state, capability, arguments)
-
-
-def _granted(state: CallState, capability: str, arguments: Mapping[str, Any]) -> bytes:
-    if state.capabilities is None:
-        return _error("denied", "this capability is not granted")
-    try:
-        answer = state.capabilities(capability, arguments)
-    except CapabilityError as error:
-        return _error(error.kind, error.message)
-    # A reply waits in the host: it is bounded like a request.
-    limits = state.limits
-    try:
-        return plain.encode(
-            {"ok": answer}, max_bytes=limits.request_bytes, max_depth=limits.depth, max_items=limits.items
-        )
-    except PlainError as error:
-        raise GuestTrap("capability_fault", f"a capability answered what a guest cannot be given: {error}") from None
-
-
-def _error(kind: str, message: str) -> bytes:
-    return plain.encode({"error": {"kind": kind, "message": message}})
+    else:
+        state.asking = Asking(read(), limits=limits, declared=state.declared, capabilities=state.capabilities)
 
 
 def _host_take(state: CallState, memory: GuestMemory, pointer: int, length: int) -> int:

@@ -202,7 +202,7 @@ class Sandbox:
         ``context`` is what crosses beside the arguments (call_id, session_id, request_id, values). The deadline is the
         lower of ``limits.deadline_ms`` and what the meter's clock has left, from the moment that the guest starts;
         waiting for a slot is not the tool's time. ``name`` is what errors call the tool. ``capabilities`` answers its
-        host calls, in a worker thread; None denies them. ``copied`` is a private copy of the arguments that nobody has
+        host calls; None denies them. ``copied`` is a private copy of the arguments that nobody has
         altered since it was made, so that it need not be looked through again. ``waited`` is called if the call had to
         wait for its slot, once it has it: what it raises ends the call, of which nothing ran. ``holding`` is how many
         calls of this sandbox wait for this one, which another tool makes.
@@ -330,7 +330,7 @@ class Sandbox:
                 run.close()
                 raise
             self._held_s = 0.0
-            return await self._errands.run(run)
+            return await self._errands.run(run, aside=run.aside)
         finally:
             if met is not None:
                 meter.at_once = met.leave()

@@ -6,23 +6,56 @@ of one host call only. So nothing that a call leaves behind can keep its store a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import enum
+from collections.abc import Callable
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from rho_wasm.limits import Limits
 from rho_wasm.sandbox.log import LogBuffer
-from rho_wasm.sandbox.virtual import SeededRandom, VirtualClock
+from rho_wasm.sandbox.virtual import START_NS, SeededRandom, VirtualClock
 
-__all__ = ["CallState", "Capabilities", "Elsewhere", "GuestTrap"]
+if TYPE_CHECKING:
+    from rho_wasm.sandbox.asking import Asking
 
-Capabilities: TypeAlias = Callable[[str, Mapping[str, Any]], Any]
-"""``(capability, arguments) -> plain value``: answers one host call, in the call's worker thread.
+__all__ = ["LATER", "CallState", "Capabilities", "Elsewhere", "GuestTrap"]
 
-It is asked only for capabilities that the manifest declares, only inside ``rho_call``, and only within
-``Limits.host_calls``. It raises :class:`rho_wasm.errors.CapabilityError` to answer an error to the guest; any other
-exception ends the call with ``capability_fault``.
-"""
+
+class _Later(enum.Enum):
+    LATER = "later"
+
+
+LATER: Final = _Later.LATER
+"""What :meth:`Capabilities.answer_now` answers where that needs waiting: :meth:`Capabilities.answer` is asked then."""
+
+
+class Capabilities(Protocol):
+    """Answers the host calls of one call.
+
+    It is asked only for capabilities that the manifest declares, only inside ``rho_call``, and only within
+    ``Limits.host_calls``; one host call at a time. Both methods raise :class:`rho_wasm.errors.CapabilityError` to
+    answer an error to the guest. Any other exception is one too, of kind ``unavailable``, in words of the sandbox's;
+    KeyboardInterrupt ends the call. ``remaining_ms`` is what is left of the call's deadline.
+    """
+
+    @property
+    def clock_ns(self) -> int | None:
+        """When the guest's WASI clock begins, in nanoseconds since 1970. None: at the fixed start that all have."""
+
+    @property
+    def seed(self) -> bytes | None:
+        """What WASI's randomness follows from, 32 bytes. None: the request, and the call's log says so."""
+
+    def answer_now(
+        self, capability: str, arguments: dict[str, Any], *, remaining_ms: float
+    ) -> Any | Literal[_Later.LATER]:
+        """The plain value that the guest is given, or :data:`LATER`. On any thread; it must not block."""
+
+    async def answer(self, capability: str, arguments: dict[str, Any], *, remaining_ms: float) -> Any:
+        """The plain value that the guest is given. On the event loop, in the task that called the guest.
+
+        Cancelled with the call, and once the deadline has passed.
+        """
 
 
 class GuestTrap(Exception):
@@ -64,6 +97,12 @@ class CallState:
     """The reply that waits for ``host_take``."""
     reply_taken = 0
     """How much of it was read through a descriptor already."""
+    asking: Asking | None = None
+    """The host call that waits for its reply."""
+    wait: Callable[[Asking], None] | None = None
+    """Has ``answer`` awaited while this thread waits. None: there is nobody who could."""
+    unavailable: tuple[str, Exception] | None = None
+    """The first capability that was not available, and why."""
     answering = False
     """True inside ``rho_call``; before it every host call is denied."""
     exit_code: int | None = None
@@ -100,9 +139,12 @@ class CallState:
     @cached_property
     def clock(self) -> VirtualClock:
         """The time that the guest is told."""
-        return VirtualClock()
+        capabilities = self.capabilities
+        begins = None if capabilities is None else capabilities.clock_ns
+        return VirtualClock(START_NS if begins is None else begins)
 
     @cached_property
     def random(self) -> SeededRandom:
-        """What the guest is given for chance. It follows from the seed."""
-        return SeededRandom(self.seed)
+        """What the guest is given for chance."""
+        seed = None if self.capabilities is None else self.capabilities.seed
+        return SeededRandom(self.seed if seed is None else seed)

@@ -1,4 +1,4 @@
-"""Time and chance for a call that was granted neither: fixed, so that the call is a pure function of its request."""
+"""Time and chance as a guest sees them: a pure function of where they begin, which is fixed unless it was granted."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _BLOCK_BYTES = 1_024
 
 
 class VirtualClock:
-    """Starts at :data:`START_NS` and goes 1 µs on at each read, so that loops that wait for time to pass end."""
+    """Starts at ``start_ns`` and goes 1 µs on at each read, so that loops that wait for time to pass end."""
 
     __slots__ = ("_now",)
 
-    def __init__(self) -> None:
-        self._now = START_NS
+    def __init__(self, start_ns: int = START_NS) -> None:
+        self._now = start_ns
 
     def read_ns(self) -> int:
         """The time in nanoseconds since 1970, at most 2^63 - 1."""
@@ -33,7 +33,7 @@ class VirtualClock:
 
 
 class SeededRandom:
-    """A stream of bytes that follows from its seed alone (SHAKE-256 in counter mode). Not random, and not a secret."""
+    """A stream of bytes that follows from its seed alone (SHAKE-256 in counter mode): no more random than that is."""
 
     __slots__ = ("_counter", "_key", "_rest", "_seed")
 

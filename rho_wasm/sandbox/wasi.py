@@ -4,8 +4,8 @@ No files, environment, arguments or sockets. Descriptors are 0 (at its end), 1 a
 manifest declares capabilities: a write to it is a host call with that request, reads from it give the reply, part by
 part, then its end. A language that cannot import functions so has what module ``rho`` gives, with the same checks,
 bounds and prices. Any other descriptor is EBADF. Time and randomness are virtual, so that a call without grants is a
-pure function of its request. Nothing here waits, and nothing costs more than a bounded amount of work: a pointer that
-leaves the memory ends the call.
+pure function of its request; a grant says where they begin. Nothing here waits, and nothing costs more than a bounded
+amount of work: a pointer that leaves the memory ends the call.
 
 Source: WASI preview 1, ``wasi_snapshot_preview1.witx`` (layouts and error numbers).
 """
@@ -88,7 +88,8 @@ def _clock_time_get(state: CallState, memory: GuestMemory, clock: int, precision
     """Wall clock, monotonic clock and both CPU clocks are the one virtual clock."""
     if clock not in _CLOCKS:
         return EINVAL
-    if clock == _REALTIME:  # The others have no beginning that anybody could take for a date.
+    granted = state.capabilities is not None and state.capabilities.clock_ns is not None
+    if clock == _REALTIME and not granted:  # The others have no beginning that anybody could take for a date.
         state.log.note(CLOCK_NOTE, level=30)
     memory.write_u64(pointer, state.clock.read_ns())
     return SUCCESS
@@ -237,7 +238,8 @@ def _random_get(state: CallState, memory: GuestMemory, pointer: int, length: int
     if length > MAX_RANDOM_BYTES:
         return EINVAL
     _inside(memory, pointer, length)
-    state.log.note(RANDOM_NOTE, level=30)
+    if state.capabilities is None or state.capabilities.seed is None:
+        state.log.note(RANDOM_NOTE, level=30)
     memory.write(pointer, state.random.read(length))
     return SUCCESS
 

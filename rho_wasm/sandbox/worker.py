@@ -14,7 +14,6 @@ import json
 import os
 import socket
 import sys
-import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NoReturn
@@ -25,7 +24,16 @@ from rho_wasm.limits import HostLimits, Limits
 from rho_wasm.sandbox import confine
 from rho_wasm.sandbox.admission_image import admit_image
 from rho_wasm.sandbox.faults import CallFailed
-from rho_wasm.sandbox.frames import HEAD, CallAsked, Ended, framed, framed_answer, largest_of_worker, read_call
+from rho_wasm.sandbox.frames import (
+    HEAD,
+    CallAsked,
+    Ended,
+    Granted,
+    framed,
+    framed_answer,
+    largest_of_worker,
+    read_call,
+)
 from rho_wasm.sandbox.loading import LoadCall, LoadedEngine
 from rho_wasm.sandbox.module import Linked
 from rho_wasm.sandbox.runtime import Runtime
@@ -147,6 +155,35 @@ class _Module:
             self.linked.close()
 
 
+class _OfHost:
+    """The capabilities of one call, which are the host's: it is asked, and this process waits."""
+
+    def __init__(self, line: _Line, number: int, limits: Limits, granted: Granted) -> None:
+        self._line = line
+        self._number = number
+        self._bounds = {"max_bytes": limits.request_bytes, "max_depth": limits.depth, "max_items": limits.items}
+        self._most = largest_of_worker(limits)
+        self.clock_ns, self.seed = granted
+
+    def answer_now(self, capability: str, arguments: dict[str, Any], *, remaining_ms: float) -> Any:
+        self._line.say(
+            {"call": self._number, "capability": capability, "arguments": plain.encode(arguments, **self._bounds)},
+            max_bytes=self._most,
+        )
+        told = self._line.hear_message()
+        if "reply" in told:
+            reply = plain.decode(told["reply"], max_bytes=len(told["reply"]))
+            if "ok" in reply:
+                return reply["ok"]
+            raise CapabilityError(reply["error"]["kind"], reply["error"]["message"])
+        if "overdue" in told:
+            raise GuestTrap("deadline", f"its time was over while it waited for {capability}")
+        raise GuestTrap("cancelled", "the call was cancelled")
+
+    async def answer(self, capability: str, arguments: dict[str, Any], *, remaining_ms: float) -> Any:
+        raise AssertionError("it was answered")
+
+
 class _Worker:
     def __init__(self, line: _Line, limits: HostLimits, make_runtime: Callable[..., Runtime]) -> None:
         self._line = line
@@ -199,9 +236,7 @@ class _Worker:
 
     def _call(self, asked: CallAsked) -> None:
         module, limits, number = self._modules[asked.module], self._limits, asked.number
-
-        def capabilities(capability: str, arguments: Mapping[str, Any]) -> Any:
-            return self._ask(number, capability, arguments, limits)
+        capabilities = None if asked.granted is None else _OfHost(self._line, number, limits, asked.granted)
 
         def new_call() -> _LookedAfter:
             if module.source_of is not None:
@@ -211,7 +246,7 @@ class _Worker:
             state = CallState(
                 limits=limits,
                 declared=module.declared,
-                capabilities=capabilities if asked.granted else None,
+                capabilities=capabilities,
                 names=module.names,
             )
             call = _LookedAfter(module.linked.owner, module.linked, state, deadline_ms=asked.deadline_ms)
@@ -219,14 +254,13 @@ class _Worker:
             return call
 
         call = new_call()
-        failed, answer, before_ms = None, b"", 0.0
-        began = time.monotonic()
+        failed, answer, before_ms, before_cpu_ms = None, b"", 0.0, 0.0
         try:
             try:
                 answer = self._run(call, asked.request)
             except Elsewhere:
                 # Nobody sees that it begins again: it had no effect outside of itself.
-                before_ms = call.guest_cpu_ms
+                before_ms, before_cpu_ms = call.guest_ms, call.guest_cpu_ms
                 call = new_call()
                 answer = call.run(asked.request)
         except CallFailed as failure:
@@ -238,8 +272,8 @@ class _Worker:
             answer=answer,
             failed=failed,
             fuel_used=call.fuel_used,
-            guest_ms=(time.monotonic() - began) * 1000,
-            guest_cpu_ms=call.guest_cpu_ms + before_ms,
+            guest_ms=call.guest_ms + before_ms,
+            guest_cpu_ms=call.guest_cpu_ms + before_cpu_ms,
             memory_refused=call.memory_refused,
             log=call.log,
         )
@@ -254,22 +288,6 @@ class _Worker:
         # A slice without a ticker first: a short call is over by then.
         call.prepare(request, sliced=True)
         return call.answer if call.advance() else call.rest()
-
-    def _ask(self, number: int, capability: str, arguments: Mapping[str, Any], limits: Limits) -> Any:
-        """Asks the host for what a guest asked for, and waits."""
-        bounds = {"max_bytes": limits.request_bytes, "max_depth": limits.depth, "max_items": limits.items}
-        self._line.say(
-            {"call": number, "capability": capability, "arguments": plain.encode(arguments, **bounds)},
-            max_bytes=largest_of_worker(limits),
-        )
-        reply = self._line.hear_message()
-        if "ok" in reply:
-            return plain.decode(reply["ok"], **bounds)["ok"]
-        if "denied" in reply:
-            raise CapabilityError(reply["denied"], reply["message"])
-        if "fault" in reply:
-            raise GuestTrap("capability_fault", reply["fault"])
-        raise GuestTrap("cancelled", "the call was cancelled")
 
 
 def _message(body: bytes) -> dict[str, Any]:

@@ -11,15 +11,17 @@ from typing import Any, TypeVar
 
 import anyio
 
-from rho_wasm import envelope, plain
-from rho_wasm.errors import CapabilityError, PlainError, ToolError
+from rho_wasm import envelope
+from rho_wasm.errors import ToolError
 from rho_wasm.host_threads import HostThreads, NoThread
 from rho_wasm.limits import Limits
 from rho_wasm.results import HandlerResult
-from rho_wasm.sandbox.crossing import as_tool_error, encode, encode_at_once, read_at_once
+from rho_wasm.sandbox.asking import Asking, Step
+from rho_wasm.sandbox.crossing import as_tool_error, blamed, encode, encode_at_once, read_at_once
 from rho_wasm.sandbox.errands import to_its_end
 from rho_wasm.sandbox.frames import (
     Ended,
+    Granted,
     HostCall,
     Strange,
     heard,
@@ -70,7 +72,7 @@ class WorkerCall:
         self._limits = limits
         self._deadline_ms = deadline_ms
         self._capabilities = capabilities
-        self._fault: Exception | None = None
+        self._unavailable: tuple[str, Exception] | None = None
         self._began = 0.0
         self._host_calls = 0
         self._between_calls = True
@@ -97,13 +99,14 @@ class WorkerCall:
         except ToolError as error:
             return error
         except Exception as error:
-            return as_tool_error(error, tool=self._tool, memory_refused=self.used.memory_refused)
+            ended = as_tool_error(error, tool=self._tool, memory_refused=self.used.memory_refused)
+            return blamed(ended, self._unavailable)
 
     async def answer(self, data: bytes) -> bytes:
         """What the guest answers to the request ``data``, in bytes. Raises what the call failed for."""
         self.used = await self._in_worker(data)
         if self.used.failed is not None:
-            raise self._fault or self.used.failed
+            raise self.used.failed
         return self.used.answer
 
     async def in_thread(self, function: Callable[[], _T]) -> _T:
@@ -137,7 +140,7 @@ class WorkerCall:
                 data,
                 limits=self._limits,
                 deadline_ms=self._deadline_ms,
-                granted=self._capabilities is not None,
+                granted=Granted.of(self._capabilities),
             )
             try:
                 return await self._converse(worker, number)
@@ -170,7 +173,7 @@ class WorkerCall:
             if capabilities is None or self._host_calls > limits.host_calls:
                 raise Strange("it asked for more than its limits allow")
             began = time.monotonic()
-            worker.put(await self._to_its_end(partial(self._answer, capabilities, asked)))
+            worker.put(await self._reply(capabilities, asked))
             until += time.monotonic() - began
 
     async def _stop(self, worker: WorkerProcess, number: int) -> Ended:
@@ -211,23 +214,25 @@ class WorkerCall:
         except NoThread:
             raise self._no_thread() from None
 
-    def _answer(self, capabilities: Capabilities, asked: HostCall) -> dict[str, Any]:
-        limits = self._limits
-        try:
-            value = capabilities(asked.capability, asked.arguments)
-        except CapabilityError as error:
-            return {"denied": error.kind, "message": error.message}
-        except Exception as error:
-            self._fault = error
-            return {"fault": "the capability failed"}
-        try:
-            return {
-                "ok": plain.encode(
-                    {"ok": value}, max_bytes=limits.request_bytes, max_depth=limits.depth, max_items=limits.items
-                )
-            }
-        except PlainError as error:
-            return {"fault": f"a capability answered what a guest cannot be given: {error}"}
+    async def _reply(self, capabilities: Capabilities, asked: HostCall) -> dict[str, Any]:
+        """What the worker is told of a host call."""
+        asking = Asking.of(asked.capability, asked.arguments, limits=self._limits, capabilities=capabilities)
+        step = asking.go_on(remaining_ms=self._remaining_ms(), hurried=True)
+        if step is Step.LATER:
+            remaining_ms = self._remaining_ms()
+            with anyio.move_on_after(max(0.0, remaining_ms / 1000)) as scope:
+                await asking.wait(remaining_ms=remaining_ms)
+            if scope.cancelled_caught:
+                return {"overdue": asked.capability}
+            step = asking.go_on(remaining_ms=self._remaining_ms(), hurried=True)
+        if step is Step.LONG:
+            await self._to_its_end(lambda: asking.go_on(remaining_ms=0.0, hurried=False))
+        if asking.unavailable is not None and self._unavailable is None:
+            self._unavailable = asking.capability, asking.unavailable
+        return {"reply": asking.reply}
+
+    def _remaining_ms(self) -> float:
+        return self._deadline_ms - (time.monotonic() - self._began) * 1000
 
     async def _lost(self, worker: WorkerProcess, lost: Exception) -> ToolError:
         """What the call became whose worker died, or had to."""

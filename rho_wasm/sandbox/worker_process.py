@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 import anyio
 
 from rho_wasm.limits import HostLimits, Limits
-from rho_wasm.sandbox.frames import HEAD, CallAsked, Strange, framed, framed_call
+from rho_wasm.sandbox.frames import HEAD, CallAsked, Granted, Strange, framed, framed_call
 from rho_wasm.sandbox.images import Image
 from rho_wasm.sandbox.module import Linked, Loadable
 from rho_wasm.sandbox.sealed import SealedFile
@@ -191,7 +191,9 @@ class WorkerProcess:
         self._engines.append(engine)
         self.intact = True
 
-    def put_call(self, module: Loadable, request: bytes, *, limits: Limits, deadline_ms: float, granted: bool) -> int:
+    def put_call(
+        self, module: Loadable, request: bytes, *, limits: Limits, deadline_ms: float, granted: Granted | None
+    ) -> int:
         """Puts one call of a loaded module. Answers the call's number."""
         self.intact = False
         self._number += 1

@@ -14,9 +14,11 @@ from rho_wasm.envelope import BadAnswer, Raised, answer_of, parse_answer
 from rho_wasm.errors import ModuleRejected
 from rho_wasm.limits import Limits
 from rho_wasm.manifest import Manifest
+from rho_wasm.sandbox.asking import Step
 from rho_wasm.sandbox.imports import ask_host
 from rho_wasm.sandbox.state import CallState
 from tests.guest_sdk.vectors_files import FOLDER, Vector, equal, vectors
+from tests.sandbox.guests import Granting
 
 KINDS = ("requests", "answers", "host_requests", "host_replies", "manifests")
 
@@ -70,11 +72,13 @@ def test_no_bad_answer_becomes_a_result() -> None:
 
 
 def _asked(data: bytes, capabilities: Any) -> Any:
-    state = CallState(limits=Limits(), declared=frozenset({"clock.now", "kv.get"}), capabilities=capabilities)
+    state = CallState(limits=Limits(), declared=frozenset({"clock.now", "kv.get"}), capabilities=Granting(capabilities))
     state.answering = True
     ask_host(state, len(data), lambda: data)
-    assert state.reply is not None
-    return plain.decode(state.reply)
+    asking = state.asking
+    assert asking is not None
+    assert asking.go_on(remaining_ms=1_000.0, hurried=False) is Step.REPLIED
+    return plain.decode(asking.reply)
 
 
 def test_host_requests_reach_the_capability_as_they_mean() -> None:

@@ -19,6 +19,7 @@ from rho_wasm.sandbox import Capabilities, GuestModule
 from rho_wasm.sandbox.faults import CallFailed
 from rho_wasm.sandbox.guest_call import GuestCall
 from rho_wasm.sandbox.state import CallState
+from tests.sandbox.guests import Granting
 
 __all__ = ["ANSWERS", "GUESTS", "Calls", "Refused", "VectorGuest"]
 
@@ -122,7 +123,7 @@ class Calls:
         """What ``ask_host`` answers where these bytes are the host's reply: at least 5."""
         request = {"abi": 1, "tool": "ask_host", "context": {}}
         request["arguments"] = {"capability": "kv.get", "arguments": {"key": "a"}}
-        return self.send(plain.encode(request), host=lambda *asked: _of_size(len(reply)), reply=reply)
+        return self.send(plain.encode(request), host=Granting(lambda *asked: _of_size(len(reply))), reply=reply)
 
     @contextmanager
     def _held(self) -> Iterator[Any]:

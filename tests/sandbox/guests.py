@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,14 +14,62 @@ from rho_wasm.errors import ToolError
 from rho_wasm.limits import Limits
 from rho_wasm.manifest import Manifest, embed
 from rho_wasm.results import HandlerResult
-from rho_wasm.sandbox import Capabilities, Sandbox
+from rho_wasm.sandbox import LATER, Capabilities, Sandbox
 
-__all__ = ["ECHO", "MEBIBYTE", "Ended", "answer", "answering", "asking", "called", "data", "guest", "run", "wat"]
+__all__ = [
+    "ECHO",
+    "MEBIBYTE",
+    "Ended",
+    "Granting",
+    "Waiting",
+    "answer",
+    "answering",
+    "asking",
+    "called",
+    "data",
+    "guest",
+    "run",
+    "wat",
+]
 
 MEBIBYTE = 1024 * 1024
 ECHO = "(i64.or (i64.shl (i64.extend_i32_u (local.get $p)) (i64.const 32)) (i64.extend_i32_u (local.get $n)))"
 """A body of rho_call that answers the request's own bytes (which is no answer of the ABI)."""
 _ANSWER_AT = 32_768
+
+
+class Granting:
+    """Capabilities that are answered at once, by ``function(capability, arguments)``."""
+
+    def __init__(
+        self, function: Callable[[str, dict[str, Any]], Any], *, clock_ns: int | None = None, seed: bytes | None = None
+    ) -> None:
+        self._function = function
+        self.clock_ns = clock_ns
+        self.seed = seed
+
+    def answer_now(self, capability: str, arguments: dict[str, Any], *, remaining_ms: float) -> Any:
+        return self._function(capability, arguments)
+
+    async def answer(self, capability: str, arguments: dict[str, Any], *, remaining_ms: float) -> Any:
+        raise AssertionError("it was answered")
+
+
+class Waiting:
+    """Capabilities that are all awaited, from ``function(capability, arguments)``."""
+
+    clock_ns = None
+    seed = None
+
+    def __init__(self, function: Callable[[str, dict[str, Any]], Awaitable[Any]]) -> None:
+        self._function = function
+
+    def answer_now(self, capability: str, arguments: dict[str, Any], *, remaining_ms: float) -> Any:
+        return LATER
+
+    async def answer(self, capability: str, arguments: dict[str, Any], *, remaining_ms: float) -> Any:
+        return await self._function(capability, arguments)
+
 
 _IMPORTS = """
   (import "rho" "log" (func $log (param i32 i32 i32)))

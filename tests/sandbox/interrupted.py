@@ -31,7 +31,7 @@ from rho_wasm.limits import HostLimits, Limits
 from rho_wasm.results import Ok
 from rho_wasm.sandbox import Sandbox, attempt, guest_call
 from rho_wasm.sandbox.runtime import Runtime
-from tests.sandbox.guests import answering, asking
+from tests.sandbox.guests import Granting, answering, asking
 
 OURS = rho_wasm.__file__.removesuffix("__init__.py")
 SLOTS = 1
@@ -123,7 +123,7 @@ class Calls:
         try:
             meter = CallMeter(CallClock(20_000))
             given: dict[str, Any] = {"arguments": {}, "context": {}, "limits": Limits(), "meter": meter}
-            given["capabilities"] = lambda *_: 1
+            given["capabilities"] = Granting(lambda *_: 1)
             self.ended["ok" if await self.sandbox.call(module, tool="t", **given) == Ok(1) else "wrong"] += 1
         except Raised:
             self.ended["raised"] += 1

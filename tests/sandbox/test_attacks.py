@@ -13,7 +13,7 @@ from rho_wasm.limits import HostLimits, Limits
 from rho_wasm.results import Ok
 from rho_wasm.sandbox import Sandbox
 from rho_wasm.wasm import encode_u32
-from tests.sandbox.guests import MEBIBYTE, answering, called, guest
+from tests.sandbox.guests import MEBIBYTE, Granting, answering, called, guest
 from tests.sandbox.module_bytes import I32, Guest, body, function_type
 
 
@@ -112,7 +112,7 @@ async def test_an_exception_of_one_call_never_surfaces_in_another(sandbox: Sandb
             raise _Ours(number)
 
         for _ in range(15):
-            ended = await called(sandbox, wasm, capabilities=capabilities)
+            ended = await called(sandbox, wasm, capabilities=Granting(capabilities))
             assert ended.error is not None
             assert isinstance(ended.error.cause, _Ours)
             seen.append((number, ended.error.cause.number))

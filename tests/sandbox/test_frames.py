@@ -15,6 +15,7 @@ from rho_wasm.sandbox.frames import (
     HEAD,
     CallAsked,
     Ended,
+    Granted,
     HostCall,
     Strange,
     framed,
@@ -92,8 +93,11 @@ def test_what_has_more_to_say_is_no_answer() -> None:
         assert not is_answer(body)
 
 
-def test_a_call_reads_back_as_it_was() -> None:
-    asked = CallAsked(2**40, "0123456789abcdef" * 4, 1.5, True, b"\xa0")
+@pytest.mark.parametrize(
+    "granted", [None, Granted(None, None), Granted(2**62, None), Granted(0, bytes(32)), Granted(None, b"s" * 32)]
+)
+def test_a_call_reads_back_as_it_was(granted: Granted | None) -> None:
+    asked = CallAsked(2**40, "0123456789abcdef" * 4, 1.5, granted, b"\xa0")
     frame = framed_call(asked)
     assert HEAD.unpack_from(frame) == (len(frame) - HEAD.size,)
     assert read_call(frame[HEAD.size :]) == asked

@@ -16,7 +16,7 @@ from rho_wasm.results import Ok
 from rho_wasm.sandbox import NativeCache, Sandbox
 from rho_wasm.sandbox.images import EngineBinary
 from rho_wasm.sandbox.ways import Way
-from tests.sandbox.guests import Ended, answering, called
+from tests.sandbox.guests import Ended, Granting, answering, called
 from tests.sandbox.toy_engine import MANIFEST, engine, find, image, image_of, load, raw_image, segment, toy
 
 pytestmark = pytest.mark.anyio
@@ -121,7 +121,7 @@ async def test_capabilities_are_answered_inside_a_tool_of_an_image(sandbox: Sand
 
     declared = MANIFEST.model_copy(update={"capabilities": ("x",)})
     wasm = image_of(await load(sandbox, "-h"), declared)
-    assert value(await called(sandbox, wasm, limits=LIMITS, capabilities=answer)) == ["-h", 1, 1]
+    assert value(await called(sandbox, wasm, limits=LIMITS, capabilities=Granting(answer))) == ["-h", 1, 1]
     assert asked == ["x"]
 
 

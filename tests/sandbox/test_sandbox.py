@@ -19,7 +19,7 @@ from rho_wasm.limits import HostLimits, Limits
 from rho_wasm.results import HandlerResult, Ok
 from rho_wasm.sandbox import GuestModule, NativeCache, Sandbox
 from rho_wasm.sandbox.ways import Way
-from tests.sandbox.guests import answering, called, guest
+from tests.sandbox.guests import Granting, answering, called, guest
 
 SPIN = guest("(loop $l (br $l)) unreachable")
 ENDLESS = Limits(fuel=10**15, deadline_ms=60_000)
@@ -139,7 +139,7 @@ async def test_cancellation_inside_a_host_call_waits_for_it(sandbox: Sandbox) ->
     wasm = guest(body, extra=segment, capabilities=("clock",))
     with anyio.fail_after(SOON):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(lambda: called(sandbox, wasm, limits=ENDLESS, capabilities=capabilities))
+            tasks.start_soon(lambda: called(sandbox, wasm, limits=ENDLESS, capabilities=Granting(capabilities)))
             await anyio.to_thread.run_sync(inside.wait, SOON)
             tasks.cancel_scope.cancel()
             go_on.set()

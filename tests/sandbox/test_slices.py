@@ -20,7 +20,7 @@ from rho_wasm.sandbox.runtime import Runtime
 from rho_wasm.sandbox.slices import SlicedCall, State
 from rho_wasm.sandbox.state import CallState, Elsewhere
 from rho_wasm.sandbox.ways import why_not_native
-from tests.sandbox.guests import ECHO, answering, called, data, guest, wat
+from tests.sandbox.guests import ECHO, Granting, answering, called, data, guest, wat
 
 pytestmark = pytest.mark.skipif(why_not_native() is not None, reason=str(why_not_native()))
 
@@ -185,7 +185,7 @@ async def test_capabilities_run_once_and_not_on_the_event_loops_thread(native: S
 
     logs = "(call $log (i32.const 20) (i32.const 0) (i32.const 1))"
     wasm = answering({"ok": 1}, before=f"{logs} {before} {ASKS}", extra=data(0, ASK), capabilities=("clock",))
-    ended = await called(native, wasm, capabilities=capabilities)
+    ended = await called(native, wasm, capabilities=Granting(capabilities))
     assert ended.result == Ok(1)
     assert len(threads) == 1
     assert threads[0] != threading.get_ident()
@@ -261,9 +261,9 @@ async def test_a_module_that_holds_the_event_loops_thread_again_and_again_is_tak
     handed_over: list[object] = []
     run = native._threads.run
 
-    async def counting(*given: Any) -> Any:
+    async def counting(*given: Any, **options: Any) -> Any:
         handed_over.append(given)
-        return await run(*given)
+        return await run(*given, **options)
 
     monkeypatch.setattr(native._threads, "run", counting)
     wasm = answering({"ok": 1})

@@ -13,11 +13,13 @@ import pytest
 from rho_wasm import plain
 from rho_wasm.errors import CapabilityError
 from rho_wasm.limits import Limits
+from rho_wasm.sandbox.asking import Step
 from rho_wasm.sandbox.imports import EXTRA_HOST_CALLS
 from rho_wasm.sandbox.imports import FUNCTIONS as RHO_FUNCTIONS
 from rho_wasm.sandbox.memory import GuestMemory
 from rho_wasm.sandbox.state import CallState, Capabilities, Elsewhere, GuestTrap
 from rho_wasm.sandbox.wasi import CAPABILITIES, FUNCTIONS, MAX_IOVS
+from tests.sandbox.guests import Granting
 
 SUCCESS, EBADF, EINVAL, ESPIPE = 0, 8, 28, 70
 PAGE = 65_536
@@ -25,8 +27,7 @@ REQUEST, TABLE, COUNT, ROOM = 1_024, 8, 0, 4_096
 """Where things are in the memory of a test."""
 
 
-def echo(capability: str, arguments: Mapping[str, Any]) -> Any:
-    return {"asked": capability, **arguments}
+ECHO = Granting(lambda capability, arguments: {"asked": capability, **arguments})
 
 
 class Channel:
@@ -36,7 +37,7 @@ class Channel:
         self,
         *,
         declared: tuple[str, ...] = ("echo",),
-        capabilities: Capabilities | None = echo,
+        capabilities: Capabilities | None = ECHO,
         limits: Limits | None = None,
     ) -> None:
         self._buffer = ctypes.create_string_buffer(PAGE)
@@ -46,7 +47,11 @@ class Channel:
 
     def __call__(self, name: str, *arguments: int) -> int | None:
         body = next(function for function in FUNCTIONS if function.name == name)
-        return body.call(self.state, self.memory, *arguments)
+        answered = body.call(self.state, self.memory, *arguments)
+        if (asking := self.state.asking) is not None:
+            assert asking.go_on(remaining_ms=1_000.0, hurried=False) is Step.REPLIED
+            self.state.asking, self.state.reply = None, asking.reply
+        return answered
 
     def write(self, request: bytes, *, cuts: tuple[int, ...] = ()) -> int | None:
         """Writes ``request``, in pieces where ``cuts`` says so."""
@@ -176,7 +181,7 @@ def test_a_capability_may_say_no() -> None:
     def refuse(capability: str, arguments: Mapping[str, Any]) -> Any:
         raise CapabilityError("unavailable", "not today")
 
-    assert kind(Channel(capabilities=refuse).ask()) == "unavailable"
+    assert kind(Channel(capabilities=Granting(refuse)).ask()) == "unavailable"
 
 
 def test_outside_of_a_call_it_denies() -> None:

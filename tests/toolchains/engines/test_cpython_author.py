@@ -10,6 +10,7 @@ import pytest
 from rho_wasm.errors import BuildError, CapabilityError, ToolError
 from rho_wasm.results import AskUser, Failed, Halt, Image, Ok
 from rho_wasm.sandbox.wasi import CLOCK_NOTE, RANDOM_NOTE
+from tests.sandbox.guests import Granting
 from tests.toolchains.engines.cpython_host import Python, tool
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.timeout(900)]
@@ -211,10 +212,10 @@ async def test_the_host_answers_what_is_declared_and_granted(python: Python) -> 
     source = tool(body, parameters="size: int, no: bool = False", options="capabilities=['http.fetch']")
     module = await python.load(source)
     for size in (0, 70_000, 200_000):
-        found = await python.call(module, "t", {"size": size}, capabilities=capabilities)
+        found = await python.call(module, "t", {"size": size}, capabilities=Granting(capabilities))
         assert found == [size, b"\x00\xff"]
     assert asked[0] == ("http.fetch", {"size": 0, "no": False})
-    error = await python.call(module, "t", {"size": 1, "no": True}, capabilities=capabilities)
+    error = await python.call(module, "t", {"size": 1, "no": True}, capabilities=Granting(capabilities))
     assert "HostError: unavailable: not today" in str(error)
     assert "HostError: denied" in str(await python.call(module, "t", {"size": 1}))
 
@@ -224,7 +225,7 @@ async def test_what_is_not_declared_is_not_asked_for(python: Python) -> None:
     head = "from rho import HostError"
     assert await python.value(tool(body, head=head)) == ["undeclared", "say @tool(capabilities=['http.fetch'])"]
     other = tool(body, head=head, options="capabilities=['other']")
-    assert (await python.value(other, capabilities=lambda name, arguments: 1))[0] == "undeclared"
+    assert (await python.value(other, capabilities=Granting(lambda name, arguments: 1)))[0] == "undeclared"
 
 
 @pytest.mark.parametrize(

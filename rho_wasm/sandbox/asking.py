@@ -1,0 +1,189 @@
+"""One host call, from the request's bytes to the reply's. Nothing here needs the guest, which stands still."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any, Final
+
+from rho_wasm import plain
+from rho_wasm.cancellation import Watermark, leaves, let_through
+from rho_wasm.errors import CapabilityError, PlainError, TooLarge
+from rho_wasm.limits import Limits
+from rho_wasm.sandbox.state import LATER, Capabilities, GuestTrap
+from rho_wasm.untrusted import inert
+
+__all__ = ["KINDS", "Asking", "Step", "refusal"]
+
+KINDS: Final = frozenset({"denied", "undeclared", "invalid_arguments", "quota", "unavailable"})
+"""What a guest may be told."""
+
+_MESSAGE_CHARS = 1_000
+_BYTES_AT_ONCE = 256
+"""Of a request that is decoded on the event loop's thread; the worst of that size takes 0.2 ms."""
+_REPLY_BYTES_AT_ONCE, _REPLY_ITEMS_AT_ONCE = 64 * 1024, 400
+"""Of a reply that is encoded there."""
+_BROKEN = "the capability failed in the host"
+_SHAPE = 'a host request is {"capability": text, "arguments": map}'
+_NONE: Final = object()
+
+
+class Step(enum.Enum):
+    """How far a host call came."""
+
+    REPLIED = "replied"
+    LATER = "later"
+    """:meth:`Asking.wait` is next, on the event loop."""
+    LONG = "long"
+    """What is next takes too long for the event loop's thread."""
+
+
+class Asking:
+    """:meth:`go_on` until it is ``REPLIED``. ``reply`` is then what the guest is given, in bytes.
+
+    ``unavailable`` says why, where the capability was not: what it raised. ``declared`` are the capabilities that the
+    module's manifest names.
+    """
+
+    __slots__ = (
+        "_arguments",
+        "_capabilities",
+        "_data",
+        "_declared",
+        "_limits",
+        "_value",
+        "capability",
+        "reply",
+        "unavailable",
+    )
+
+    def __init__(
+        self, data: bytes, *, limits: Limits, declared: frozenset[str], capabilities: Capabilities | None
+    ) -> None:
+        self._data = data
+        self._limits = limits
+        self._declared = declared
+        self._capabilities = capabilities
+        self._arguments: dict[str, Any] | None = None
+        self._value: Any = _NONE
+        self.capability = ""
+        self.reply = b""
+        self.unavailable: Exception | None = None
+
+    @classmethod
+    def of(cls, capability: str, arguments: dict[str, Any], *, limits: Limits, capabilities: Capabilities) -> Asking:
+        """One whose request was read already."""
+        made = cls(b"", limits=limits, declared=frozenset(), capabilities=capabilities)
+        made.capability, made._arguments = capability, arguments
+        return made
+
+    def go_on(self, *, remaining_ms: float, hurried: bool) -> Step:
+        """Does what can be done on this thread. ``hurried``: on the event loop's.
+
+        Raises KeyboardInterrupt, and whatever else a capability raised that is neither an Exception nor SystemExit.
+        """
+        if self._arguments is None:
+            if hurried and len(self._data) > _BYTES_AT_ONCE:
+                return Step.LONG
+            self._read()
+        if not self.reply and self._value is _NONE:
+            self._answer_now(remaining_ms)
+        if self._value is LATER:
+            return Step.LATER
+        if not self.reply:
+            self._encode(hurried=hurried)
+        return Step.REPLIED if self.reply else Step.LONG
+
+    async def wait(self, *, remaining_ms: float) -> None:
+        """Awaits the capability's answer. Raises as :meth:`go_on`, and a cancellation that somebody asked for."""
+        watermark = Watermark()
+        assert self._capabilities is not None, "somebody said that it answers later"
+        assert self._arguments is not None, "and was asked before"
+        self._value = _NONE
+        try:
+            self._value = await self._capabilities.answer(
+                self.capability, self._arguments, remaining_ms=max(0.0, remaining_ms)
+            )
+        except BaseException as error:
+            self._failed(error, watermark)
+        await watermark.raise_swallowed()
+
+    def give_up(self, message: str) -> None:
+        """Nobody can wait for it: the guest is told that it is not available."""
+        self._value = _NONE
+        self._refused(CapabilityError("unavailable", message))
+
+    def _read(self) -> None:
+        limits = self._limits
+        try:
+            request = plain.decode(
+                self._data, max_bytes=limits.request_bytes, max_depth=limits.depth, max_items=limits.items
+            )
+        except PlainError as error:
+            self.reply = refusal("invalid_arguments", str(error))
+            return
+        if type(request) is not dict or request.keys() != {"capability", "arguments"}:
+            self.reply = refusal("invalid_arguments", _SHAPE)
+            return
+        capability, arguments = request["capability"], request["arguments"]
+        if type(capability) is not str or type(arguments) is not dict:
+            self.reply = refusal("invalid_arguments", _SHAPE)
+        elif capability not in self._declared:
+            self.reply = refusal("undeclared", "the manifest does not declare this capability")
+        elif self._capabilities is None:
+            self.reply = refusal("denied", "this capability is not granted")
+        else:
+            self.capability, self._arguments = capability, arguments
+
+    def _answer_now(self, remaining_ms: float) -> None:
+        assert self._capabilities is not None, "else it was refused"
+        assert self._arguments is not None, "else it was refused"
+        try:
+            self._value = self._capabilities.answer_now(
+                self.capability, self._arguments, remaining_ms=max(0.0, remaining_ms)
+            )
+        except BaseException as error:
+            self._failed(error, None)
+
+    def _failed(self, error: BaseException, watermark: Watermark | None) -> None:
+        """The capability raised. What is not its own to raise goes on."""
+        if isinstance(error, GuestTrap):  # In a worker process: the host says that the call is over.
+            raise error
+        if isinstance(error, CapabilityError):
+            self._refused(error)
+            return
+        let_through(error, watermark)
+        own = (Exception, SystemExit) if watermark is None else (Exception, SystemExit, watermark.cancelled_class)
+        for leaf in leaves(error):
+            if not issubclass(type(leaf), own):
+                raise leaf
+        # Its text may hold anything, so the guest gets none of it.
+        self.unavailable = error if isinstance(error, Exception) else RuntimeError(_BROKEN)
+        self.reply = refusal("unavailable", _BROKEN)
+
+    def _refused(self, error: CapabilityError) -> None:
+        kind = error.kind if error.kind in KINDS else "unavailable"
+        if kind == "unavailable":
+            self.unavailable = error
+        self.reply = refusal(kind, error.message)
+
+    def _encode(self, *, hurried: bool) -> None:
+        # A reply waits in the host: it is bounded like a request.
+        limits = self._limits
+        max_bytes, max_items = limits.request_bytes, limits.items
+        if hurried:
+            max_bytes, max_items = min(max_bytes, _REPLY_BYTES_AT_ONCE), min(max_items, _REPLY_ITEMS_AT_ONCE)
+        try:
+            self.reply = plain.encode(
+                {"ok": self._value}, max_bytes=max_bytes, max_depth=limits.depth, max_items=max_items
+            )
+        except TooLarge as error:
+            if not hurried:
+                self.reply = refusal("quota", f"the reply is more than a guest can be given: {error}")
+        except PlainError as error:
+            self.unavailable = error
+            self.reply = refusal("unavailable", "the capability answered what a guest cannot be given")
+
+
+def refusal(kind: str, message: str) -> bytes:
+    """The reply that says no."""
+    return plain.encode({"error": {"kind": kind, "message": inert(message, limit=_MESSAGE_CHARS)}})
