@@ -8,7 +8,7 @@ from types import MappingProxyType
 from rho_wasm.errors import NameInvalid, NameReserved
 from rho_wasm.tools import TOOL_NAME
 
-__all__ = ["MAX_NAME_CHARS", "RESERVED", "Reservations", "folded", "problem_of"]
+__all__ = ["MAX_NAME_CHARS", "RESERVED", "WORKSHOP", "Reservations", "folded", "problem_of"]
 
 MAX_NAME_CHARS = 64
 """Of a tool's name, as in ``tools.TOOL_NAME``."""
@@ -23,11 +23,12 @@ _BUILTIN = "it is a built-in tool's"
 _WORKSHOP = "it is a workshop tool's"
 _CALL_TOOL = "the host calls tools through it"
 
+WORKSHOP = ("write_tool", "test_tool", "read_tool", "switch_tools", "roll_back_tools", "tool_status")
+"""The tools with which a model makes tools."""
+
 RESERVED = MappingProxyType(
     dict.fromkeys(("read_artifact", "todo"), _BUILTIN)
-    | dict.fromkeys(
-        ("write_tool", "test_tool", "read_tool", "switch_tools", "roll_back_tools", "tool_status"), _WORKSHOP
-    )
+    | dict.fromkeys(WORKSHOP, _WORKSHOP)
     | {"call_tool": _CALL_TOOL}
 )
 """Names that the host keeps for itself, even while the tools behind them are off, and why."""
