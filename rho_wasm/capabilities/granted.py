@@ -1,0 +1,160 @@
+"""The capabilities of one call: what was granted answers, within its bounds, and the rest is denied."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from pydantic import BaseModel, ValidationError
+
+from rho_wasm import plain
+from rho_wasm.calls import ToolContext
+from rho_wasm.capabilities.capability import Capability, CapabilityContext
+from rho_wasm.errors import CapabilityError, PlainError, TooLarge
+from rho_wasm.grants import Bounds
+from rho_wasm.limits import Limits
+from rho_wasm.results import CallLog
+from rho_wasm.sandbox.log import LogBuffer
+from rho_wasm.sandbox.state import LATER
+from rho_wasm.untrusted import inert
+
+__all__ = ["Granted", "GrantedCapabilities"]
+
+_DENIED: Final = "this capability is not granted"
+_SEED_BYTES: Final = 32
+
+
+class Granted(NamedTuple):
+    """One capability that a version has, and the bounds within which it has it."""
+
+    capability: Capability
+    bounds: Bounds
+
+
+class GrantedCapabilities:
+    """Answers the host calls of one call of one version (:class:`rho_wasm.sandbox.state.Capabilities`).
+
+    A guest that guesses learns nothing: what there is and was not granted, and what there is not, are denied alike.
+    ``granted`` is what it has, by name. With ``clock.now`` among it the guest's own clock begins at ``clock_ns()``, and
+    with ``random.bytes`` its own randomness is what the operating system gives.
+    """
+
+    __slots__ = (
+        "_artifact",
+        "_context",
+        "_generation",
+        "_granted",
+        "_limits",
+        "_lines",
+        "_tool",
+        "_used",
+        "clock_ns",
+        "seed",
+    )
+
+    def __init__(
+        self,
+        granted: Mapping[str, Granted],
+        *,
+        tool: str,
+        artifact: str,
+        generation: int,
+        context: ToolContext,
+        limits: Limits,
+        clock_ns: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self._granted = granted
+        self._tool = tool
+        self._artifact = artifact
+        self._generation = generation
+        self._context = context
+        self._limits = limits
+        self._lines: LogBuffer | None = None
+        self._used: dict[str, int] = {}
+        self.clock_ns = clock_ns() if "clock.now" in granted else None
+        self.seed = os.urandom(_SEED_BYTES) if "random.bytes" in granted else None
+
+    def answer_now(self, capability: str, arguments: dict[str, Any], *, remaining_ms: float) -> Any:
+        """What a capability that need not wait answers; ``LATER`` of the others. Raises :class:`CapabilityError`."""
+        asked = self._asked(capability)
+        now = asked.capability.now
+        if now is None:
+            return LATER
+        return self._plain(now(_checked(asked.capability, arguments), self._told(capability, asked, remaining_ms)))
+
+    async def answer(self, capability: str, arguments: dict[str, Any], *, remaining_ms: float) -> Any:
+        """The same for every capability. Raises :class:`CapabilityError`, and whatever the capability raises."""
+        asked = self._asked(capability)
+        checked, context = _checked(asked.capability, arguments), self._told(capability, asked, remaining_ms)
+        if asked.capability.later is None:
+            assert asked.capability.now is not None, "one of the two answers"
+            return self._plain(asked.capability.now(checked, context))
+        return self._plain(await asked.capability.later(checked, context))
+
+    def finish(self, log: CallLog) -> CallLog:
+        """``log``, the guest's own, with the lines of the capabilities after it: within ``log_bytes`` all together."""
+        if self._lines is None:
+            return log
+        room = self._limits.log_bytes - sum(len(line.text) for line in log.lines)
+        added = self._lines.finish()
+        kept, dropped = [], log.dropped_bytes + added.dropped_bytes
+        for line in added.lines:
+            room -= len(line.text)
+            if room >= 0:
+                kept.append(line)
+            else:
+                dropped += len(line.text)
+        return CallLog(lines=(*log.lines, *kept), dropped_bytes=dropped)
+
+    def _asked(self, capability: str) -> Granted:
+        asked = self._granted.get(capability)
+        if asked is None:
+            raise CapabilityError("denied", _DENIED, capability=capability)
+        return asked
+
+    def _told(self, capability: str, asked: Granted, remaining_ms: float) -> CapabilityContext:
+        context = self._context
+        return CapabilityContext(
+            capability=capability,
+            tool=self._tool,
+            artifact=self._artifact,
+            generation=self._generation,
+            call=context.call,
+            session_id=context.session_id,
+            request_id=context.request_id,
+            bounds=asked.bounds,
+            remaining_ms=remaining_ms,
+            context=context,
+            used=self._used,
+            log=self._log,
+        )
+
+    def _log(self, level: int, text: str) -> None:
+        if self._lines is None:
+            self._lines = LogBuffer(self._limits.log_bytes)
+        # A line of what is longer than all may be is not made bytes first.
+        shown = text[: self._lines.room + 1]
+        self._lines.line(level, shown.encode("utf-8", "replace"), dropped=len(text) - len(shown))
+
+    def _plain(self, answer: Any) -> Any:
+        try:
+            return plain.plain(answer, max_depth=self._limits.depth, max_items=self._limits.items)
+        except TooLarge as error:
+            raise CapabilityError("quota", f"the reply is more than a guest can be given: {error}") from None
+        except PlainError as error:
+            raise RuntimeError("the capability answered what cannot be made plain") from error
+
+
+def _checked(capability: Capability, arguments: dict[str, Any]) -> BaseModel:
+    try:
+        return capability.arguments.model_validate(arguments)
+    except ValidationError as error:
+        problems = error.errors(include_url=False, include_input=False, include_context=False)
+        first = problems[0]
+        where = ".".join(str(step) for step in first["loc"]) or "arguments"
+        words = first["msg"].removeprefix("Value error, ")
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        message = f"{inert(where, limit=120)}: {inert(words, limit=300)}{more}"
+        raise CapabilityError("invalid_arguments", message, capability=capability.name) from None

@@ -1,0 +1,71 @@
+"""What a version is granted: taken from the policy when it is staged, met with today's policy when it is offered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from rho_wasm.capabilities.capability import Capability
+from rho_wasm.capabilities.granted import Granted
+from rho_wasm.frozen import FrozenMap
+from rho_wasm.grants import Grant
+from rho_wasm.policy import Policy
+from rho_wasm.untrusted import inert
+
+__all__ = ["NOTHING_GRANTED", "effective_grants", "grants_to_stage"]
+
+NOTHING_GRANTED: Mapping[str, Granted] = MappingProxyType({})
+
+
+def grants_to_stage(
+    tool: str, declared: Iterable[str], policy: Policy, narrowed: Mapping[str, Mapping[str, Any]] | None = None
+) -> tuple[Grant, ...]:
+    """The policy's grants for ``tool`` of what its manifest declares, sorted by name, every bound said.
+
+    ``narrowed`` leaves only the capabilities that it names, each within its bounds too. Raises ValueError for bounds
+    that are none, and for a capability that is not granted or not declared: narrowing grants nothing.
+    """
+    allowed = policy.grants_for(tool)
+    granted = {name: allowed[name] for name in sorted(set(declared)) if name in allowed}
+    if narrowed is not None:
+        for name in narrowed.keys() - granted.keys():
+            shown = inert(name, limit=80)
+            raise ValueError(f"{tool} has no grant of {shown!r} to narrow: the policy or the manifest does not name it")
+        granted = {
+            name: bounds.meet(type(bounds).model_validate(narrowed[name]))
+            for name, bounds in granted.items()
+            if name in narrowed
+        }
+    return tuple(
+        Grant(capability=name, bounds=FrozenMap(bounds.model_dump(mode="json"))) for name, bounds in granted.items()
+    )
+
+
+def effective_grants(
+    tool: str,
+    given: Iterable[Grant],
+    *,
+    declared: Iterable[str],
+    policy: Policy,
+    capabilities: Mapping[str, Capability],
+) -> Mapping[str, Granted]:
+    """What a call of ``tool`` has, by name. ``given`` is what its generation says, ``declared`` its manifest.
+
+    A store is a foreign file: what it says counts only as far as the manifest declares, today's policy allows, this
+    host has the capability, and the bounds are bounds. The rest is left out.
+    """
+    allowed, asked = policy.grants_for(tool), frozenset(declared)
+    if not allowed or not asked:
+        return NOTHING_GRANTED
+    granted: dict[str, Granted] = {}
+    for grant in given:
+        name = grant.capability
+        own, today = capabilities.get(name), allowed.get(name)
+        if own is None or today is None or name not in asked or type(today) is not own.bounds:
+            continue
+        try:
+            granted[name] = Granted(own, today.meet(own.bounds.model_validate(grant.bounds)))
+        except ValueError:  # A ValidationError is one.
+            continue
+    return MappingProxyType(granted) if granted else NOTHING_GRANTED
