@@ -12,6 +12,7 @@ import anyio.to_thread
 from rho_wasm.dynamic.artifact import Artifact
 from rho_wasm.dynamic.gates import Approve
 from rho_wasm.dynamic.outputs import StoreOutputs
+from rho_wasm.dynamic.recorder import Redact
 from rho_wasm.dynamic.source import DynamicSource
 from rho_wasm.dynamic.store import Store
 from rho_wasm.events import OnEvent
@@ -68,6 +69,7 @@ class Host:
         policy: Policy | str | os.PathLike[str] | None = None,
         limits: HostLimits | Limits | None = None,
         approve: Approve | None = None,
+        redact: Redact | None = None,
         on_event: OnEvent | None = None,
         workers: int = 0,
         way: Way | None = None,
@@ -78,12 +80,13 @@ class Host:
         ``core`` tools come first and their names always win (None: the built-in ones, ``[]``: none); then the dynamic
         source, then ``sources`` in their order. ``gate`` is asked before each call. ``policy`` is a :class:`Policy` or
         the path of its TOML file; None is the default policy. ``limits`` bound the host, or, given :class:`Limits`,
-        each call. ``approve`` answers the switch gate ``approval``. ``on_event`` hears every event, in the event
-        loop's thread. ``workers`` above 0 is how many processes run guests; else this process does. ``way`` is how it
-        calls them (:class:`Sandbox`). ``engines`` has the interpreters of tools that are images over one (Python,
-        JavaScript), or is a function that finds them; None is this user's own shelf. Nothing is installed there: an
-        image over an engine that is missing is refused. A :class:`Store` that was handed in stays open; everything
-        else is closed at the end.
+        each call. ``approve`` answers the switch gate ``approval``. ``redact`` is given each recorded call as plain
+        data before it is written, in a thread, and answers what is to be kept of it, or None: where it raises, nothing
+        is kept. ``on_event`` hears every event, in the event loop's thread. ``workers`` above 0 is how many processes
+        run guests; else this process does. ``way`` is how it calls them (:class:`Sandbox`). ``engines`` has the
+        interpreters of tools that are images over one (Python, JavaScript), or is a function that finds them; None is
+        this user's own shelf. Nothing is installed there: an image over an engine that is missing is refused. A
+        :class:`Store` that was handed in stays open; everything else is closed at the end.
 
         Raises :class:`rho_wasm.errors.PolicyError` and :class:`rho_wasm.errors.StoreError`: then nothing was started.
         """
@@ -113,6 +116,7 @@ class Host:
                     limits=bounds,
                     approve=approve,
                     rebuild=partial(_rebuild, images),
+                    redact=redact,
                     on_event=on_event,
                 ) as source,
             ):

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from rho_wasm.dynamic.guard import Guard
 from rho_wasm.dynamic.judge import StrikeJudge
 from rho_wasm.dynamic.live import LiveTools
+from rho_wasm.dynamic.recorder import Recorder
 from rho_wasm.dynamic.store import Store
 from rho_wasm.dynamic.strikes import StrikeLedger
 from rho_wasm.dynamic.teller import Teller
@@ -35,6 +36,7 @@ class Follower:
         guard: Guard,
         live: LiveTools,
         judge: StrikeJudge,
+        recorder: Recorder | None,
         teller: Teller,
         name: str,
     ) -> None:
@@ -44,6 +46,7 @@ class Follower:
         self._guard = guard
         self._live = live
         self._judge = judge
+        self._recorder = recorder
         self._teller = teller
         self._name = name
         self._seen: int | None = None
@@ -55,7 +58,12 @@ class Follower:
 
     def tick(self) -> None:
         """Never raises."""
-        jobs: dict[str, Callable[[], None]] = {"look": self._look, "write": self._write, "prune": self._prune}
+        jobs: dict[str, Callable[[], None]] = {
+            "look": self._look,
+            "write": self._write,
+            "record": self._record,
+            "prune": self._prune,
+        }
         for name, job in jobs.items():
             try:
                 job()
@@ -73,6 +81,10 @@ class Follower:
 
     def _write(self) -> None:
         self._judge.write(last=self.closing)
+
+    def _record(self) -> None:
+        if self._recorder is not None:
+            self._recorder.write()
 
     def _look(self) -> None:
         seen = self._store.data_version()

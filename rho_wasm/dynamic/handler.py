@@ -7,10 +7,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from rho_wasm.calls import ToolContext
+from rho_wasm.calls import CallMeter, ToolContext
+from rho_wasm.capabilities.granted import Granted, GrantedCapabilities
 from rho_wasm.dynamic.generation import ToolVersion, VersionKey
 from rho_wasm.dynamic.guard import Guard, Refusal
 from rho_wasm.dynamic.modules import ModulePool
+from rho_wasm.dynamic.recorder import Recorder
+from rho_wasm.dynamic.transcript import Transcript
 from rho_wasm.envelope import MAX_QUESTION_CHARS
 from rho_wasm.errors import Closed, ModuleRejected, StoreError, ToolError
 from rho_wasm.frozen import thaw
@@ -47,8 +50,10 @@ class GuestHandler:
 
     __slots__ = (
         "_deadline_ms",
+        "_granted",
         "_modules",
         "_policy",
+        "_recorder",
         "_sandbox",
         "_standalone_limits",
         "generation",
@@ -69,15 +74,20 @@ class GuestHandler:
         sandbox: Sandbox,
         guard: Guard,
         standalone_limits: Limits | None = None,
+        granted: Mapping[str, Granted] | None = None,
+        recorder: Recorder | None = None,
     ) -> None:
         """``standalone_limits`` hold in place of ``limits`` where the module proves to be a standalone one. The
-        deadline is the same."""
+        deadline is the same. ``granted`` is what its host calls may ask for, None: nothing. ``recorder`` keeps its
+        calls."""
         self.version = version
         self.generation = generation
         self.limits = limits
         self._deadline_ms = limits.deadline_ms
         self._standalone_limits = standalone_limits
+        self._granted = granted or None
         self._policy = policy
+        self._recorder = recorder
         self._modules = modules
         self._sandbox = sandbox
         self.guard = guard
@@ -95,6 +105,10 @@ class GuestHandler:
         if meter.clock.timeout_ms < self._deadline_ms:
             meter.own_bound = False
         self._enter(context)
+        told = self._told(context)
+        recorder = self._recorder
+        capabilities = None if self._granted is None else self._capabilities(self._granted, context)
+        transcript = None if recorder is None else recorder.transcript(capabilities)
         # The sandbox keeps the deadline itself, and waiting for a slot or a compilation is not the tool's time: the
         # runner's clock stands still for all of this.
         try:
@@ -109,21 +123,57 @@ class GuestHandler:
                     module,
                     tool=self.version.tool,
                     arguments=arguments,
-                    context=self._told(context),
+                    context=told,
                     limits=standalone or self.limits,
                     meter=meter,
+                    capabilities=capabilities if transcript is None else transcript,
                     copied=copied,
                     waited=partial(self._enter, context),
                     holding=0 if context.caller is None else sum(1 for _ in context.callers()),
                 )
             finally:
                 self._modules.leave(used)
+                if capabilities is not None:
+                    meter.log = capabilities.finish(meter.log)
         except ToolError as error:
             error.generation = self.generation
+            if transcript is not None:
+                await self._keep(transcript, error, arguments, told, meter)
             raise
         except (ModuleRejected, StoreError, Closed) as error:
             raise self._error("not_found", f"its module cannot be loaded: {error}") from None
+        if transcript is not None:
+            await self._keep(transcript, answer, arguments, told, meter)
         return answer if type(answer) in _ALWAYS_PERMITTED else self._permitted(answer)
+
+    def _capabilities(self, granted: Mapping[str, Granted], context: ToolContext) -> GrantedCapabilities:
+        return GrantedCapabilities(
+            granted,
+            tool=self.version.tool,
+            artifact=self.version.artifact,
+            generation=self.generation,
+            context=context,
+            limits=self.limits,
+        )
+
+    async def _keep(
+        self,
+        transcript: Transcript,
+        outcome: HandlerResult | ToolError,
+        arguments: Mapping[str, Any],
+        told: Mapping[str, Any],
+        meter: CallMeter,
+    ) -> None:
+        assert self._recorder is not None, "it made the transcript"
+        await self._recorder.keep(
+            self.version,
+            generation=self.generation,
+            arguments=arguments,
+            context=told,
+            transcript=transcript,
+            outcome=outcome,
+            meter=meter,
+        )
 
     def _enter(self, context: ToolContext) -> None:
         """Raises what refuses the call. Asked again after each wait: what struck out meanwhile does not run."""

@@ -7,11 +7,15 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
 
+from rho_wasm.capabilities.capability import Capability
+from rho_wasm.capabilities.granted import Granted
 from rho_wasm.dynamic.artifact import Artifact
 from rho_wasm.dynamic.generation import Generation, ToolVersion, VersionKey
+from rho_wasm.dynamic.granting import effective_grants
 from rho_wasm.dynamic.guard import Guard
 from rho_wasm.dynamic.handler import GuestHandler, effective_limits
 from rho_wasm.dynamic.modules import ModulePool
+from rho_wasm.dynamic.recorder import Recorder
 from rho_wasm.dynamic.store import Store
 from rho_wasm.errors import Corrupt, StoreError
 from rho_wasm.limits import HostLimits, Limits
@@ -49,6 +53,7 @@ class _Bounds(NamedTuple):
 
     limits: Limits
     standalone: Limits | None
+    granted: Mapping[str, Granted]
 
 
 class OfferMaker:
@@ -58,7 +63,16 @@ class OfferMaker:
     """
 
     def __init__(
-        self, store: Store, sandbox: Sandbox, *, modules: ModulePool, guard: Guard, policy: Policy, limits: HostLimits
+        self,
+        store: Store,
+        sandbox: Sandbox,
+        *,
+        modules: ModulePool,
+        guard: Guard,
+        policy: Policy,
+        limits: HostLimits,
+        capabilities: Mapping[str, Capability],
+        recorder: Recorder | None = None,
     ) -> None:
         self._store = store
         self._sandbox = sandbox
@@ -66,6 +80,8 @@ class OfferMaker:
         self._guard = guard
         self._policy = policy
         self._limits = limits
+        self._capabilities = capabilities
+        self._recorder = recorder
         self._made: dict[VersionKey, tuple[ToolVersion, Tool, _Bounds]] = {}
 
     def make(self, switch: int, generation: Generation) -> Offer:
@@ -119,7 +135,15 @@ class OfferMaker:
         manifest = artifact.manifest
         limits = self.limits(declaration, version, manifest)
         claims = ENGINE_EXTENSION in (manifest.extensions or {})
-        bounds = _Bounds(limits, self.limits(declaration, version, manifest, standalone=True) if claims else None)
+        granted = effective_grants(
+            key.tool,
+            version.grants,
+            declared=manifest.capabilities,
+            policy=self._policy,
+            capabilities=self._capabilities,
+        )
+        standalone = self.limits(declaration, version, manifest, standalone=True) if claims else None
+        bounds = _Bounds(limits, standalone, granted)
         tool = Tool(
             name=key.tool,
             description=declaration.description,
@@ -136,7 +160,7 @@ class OfferMaker:
                 },
             },
             handler=self._handler(key, generation, bounds),
-            **hints(declaration, version),
+            **hints(declaration, granted),
         )
         return version, tool, bounds
 
@@ -150,19 +174,22 @@ class OfferMaker:
             modules=self._modules,
             sandbox=self._sandbox,
             guard=self._guard,
+            granted=bounds.granted,
+            recorder=None if self._recorder is None else self._recorder.of(key.tool),
         )
 
 
-def hints(declaration: ToolDeclaration, version: ToolVersion) -> dict[str, bool]:
+def hints(declaration: ToolDeclaration, granted: Mapping[str, Granted]) -> dict[str, bool]:
     """What clients are told of a tool's effects. Grants decide; a manifest may only make it sound stricter.
 
-    Without a grant nothing outside the sandbox can be reached, so a call reads nothing, breaks nothing, and the same
-    call answers the same. With any grant the strictest is said.
+    Without a grant nothing outside the sandbox can be reached, and with grants that only read, as far as they are
+    granted (``http.fetch`` of ``GET`` alone, ``kv.get``), nothing is changed there: calling again has no further
+    effect. With any other grant the strictest is said.
     """
-    contained = not version.grants
-    destructive = not contained or declaration.destructive is True
+    harmless = all(grant.capability.only_reads(grant.bounds) for grant in granted.values())
+    destructive = not harmless or declaration.destructive is True
     return {
-        "read_only": contained and not destructive and declaration.read_only is not False,
+        "read_only": harmless and not destructive and declaration.read_only is not False,
         "destructive": destructive,
-        "idempotent": contained and declaration.idempotent is not False,
+        "idempotent": harmless and declaration.idempotent is not False,
     }

@@ -9,21 +9,29 @@ from typing import Any
 from rho_wasm import plain
 from rho_wasm.errors import Corrupt, PlainError
 from rho_wasm.exact import MAX_DEPTH
-from rho_wasm.results import KINDS, Kind
+from rho_wasm.results import Kind
 from rho_wasm.untrusted import inert
 
-__all__ = ["HostCall", "Recording", "RecordingRow", "asked", "decoded", "encoded"]
+__all__ = ["RECORDED", "HostCall", "Recording", "RecordingRow", "asked", "decoded", "encoded"]
 
+RECORDED: tuple[Kind, ...] = ("ok", "failed", "crashed")
+"""The kinds of calls that are kept: of others no guest ran, or the host ended it."""
 _MOST_BYTES = 64 * 1024 * 1024
 _MOST_ITEMS = 1_000_000
 """A recording was within the bounds of a call when it was made: these keep a forged one from costing more."""
+_BYTES_AT_ONCE, _ITEMS_AT_ONCE = 64 * 1024, 1_000
 _DETAIL_CHARS = 2_000
 _REDACTABLE = frozenset({"arguments", "context", "host_calls", "answer", "detail"})
 _BODY = frozenset({"request", "host", "answer", "detail", "clock_ns", "seed", "redacted"})
 
 
-def encoded(value: Any, *, max_bytes: int = _MOST_BYTES) -> bytes:
-    """The deterministic CBOR of plain data. Raises :class:`PlainError`."""
+def encoded(value: Any, *, max_bytes: int = _MOST_BYTES, at_once: bool = False) -> bytes:
+    """The deterministic CBOR of plain data. Raises :class:`PlainError`.
+
+    ``at_once``: on the event loop's thread, so :class:`TooLarge` is raised for what takes too long there.
+    """
+    if at_once:
+        return plain.encode(value, max_bytes=min(max_bytes, _BYTES_AT_ONCE), max_items=_ITEMS_AT_ONCE)
     return plain.encode(value, max_bytes=max_bytes, max_depth=MAX_DEPTH, max_items=_MOST_ITEMS)
 
 
@@ -204,7 +212,7 @@ class Recording:
         """The recording behind a row. Raises :class:`Corrupt` for contents that nobody wrote here."""
         try:
             found = decoded(body)
-            if type(found) is not dict or found.keys() != _BODY or row.kind not in KINDS.values():
+            if type(found) is not dict or found.keys() != _BODY or row.kind not in RECORDED:
                 raise ValueError
             recording = cls(
                 id=row.id,

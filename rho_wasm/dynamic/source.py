@@ -13,10 +13,12 @@ import anyio
 import anyio.to_thread
 
 from rho_wasm.calls import RunningCall
+from rho_wasm.capabilities.capability import Capability
 from rho_wasm.dynamic.artifact import Artifact
 from rho_wasm.dynamic.follower import Follower
 from rho_wasm.dynamic.gates import Approve, Rebuild, SwitchGates
 from rho_wasm.dynamic.generation import Candidate, Generation, ToolVersion
+from rho_wasm.dynamic.granting import grants_to_stage
 from rho_wasm.dynamic.guard import Guard
 from rho_wasm.dynamic.handler import GuestHandler
 from rho_wasm.dynamic.history import STRIKES_AUTHOR, Switched
@@ -24,6 +26,7 @@ from rho_wasm.dynamic.judge import StrikeJudge
 from rho_wasm.dynamic.live import LiveTools
 from rho_wasm.dynamic.modules import ModulePool
 from rho_wasm.dynamic.offer import OfferMaker
+from rho_wasm.dynamic.recorder import Recorder, RecorderStatistics, Redact
 from rho_wasm.dynamic.review import Review
 from rho_wasm.dynamic.store import Store
 from rho_wasm.dynamic.strikes import Quarantine, Strike, StrikeLedger
@@ -55,7 +58,9 @@ class DynamicSource:
     ``policy`` narrows what tools may do and names the switch gates; ``limits`` bound one call, whatever a manifest
     says: its ``call`` of a guest, its ``engine_call`` of an image, or both. ``approve`` answers the gate ``approval``
     where no person has done so in the store; ``rebuild`` builds an artifact's source again, so that an imported one can
-    become ``built here``. The store and the sandbox stay the caller's to close, after :meth:`aclose`.
+    become ``built here``. ``redact`` sees each recorded call before it is written, where the policy has calls recorded:
+    a sync function, called in the thread that writes the store. ``capabilities`` are what there is to grant: what the
+    policy grants beyond them is not there. The store and the sandbox stay the caller's to close, after :meth:`aclose`.
     """
 
     cancels_calls = False
@@ -69,6 +74,8 @@ class DynamicSource:
         limits: HostLimits | Limits | None = None,
         approve: Approve | None = None,
         rebuild: Rebuild | None = None,
+        capabilities: Iterable[Capability] = (),
+        redact: Redact | None = None,
         on_event: OnEvent | None = None,
         name: str = "dynamic",
     ) -> None:
@@ -79,6 +86,12 @@ class DynamicSource:
         self._ledger = StrikeLedger(self._policy.strikes, clock=store.clock)
         self._guard = Guard(self._ledger, clock=store.clock)
         self._modules = ModulePool(store, sandbox)
+        recordings = self._policy.recordings
+        self._recorder = (
+            Recorder(store, policy=recordings, redact=redact, tell=self._teller.tell_later, name=name)
+            if recordings.on
+            else None
+        )
         maker = OfferMaker(
             store,
             sandbox,
@@ -86,6 +99,8 @@ class DynamicSource:
             guard=self._guard,
             policy=self._policy,
             limits=HostLimits(call=limits) if isinstance(limits, Limits) else limits or HostLimits(),
+            capabilities={capability.name: capability for capability in capabilities},
+            recorder=self._recorder,
         )
         self._gates = SwitchGates(
             store,
@@ -116,6 +131,7 @@ class DynamicSource:
             guard=self._guard,
             live=self._live,
             judge=self._judge,
+            recorder=self._recorder,
             teller=self._teller,
             name=name,
         )
@@ -154,14 +170,18 @@ class DynamicSource:
         author: str,
         note: str = "",
         limits: Mapping[str, Mapping[str, int]] | None = None,
+        grants: Mapping[str, Mapping[str, Mapping[str, Any]]] | None = None,
     ) -> Candidate:
         """Makes a candidate of the live generation: with every tool of ``add``, without the tools named in ``remove``.
 
         Nothing of it is offered until :meth:`activate`. ``limits`` lowers bounds of calls, by tool and field of
-        :class:`Limits`. ``author`` is at most 128 characters, ``note`` 2,000.
+        :class:`Limits`. Each tool gets what the policy grants it now of what its manifest declares; ``grants``, by tool
+        and capability, narrows that to what it names, within the bounds that it says. ``author`` is at most 128
+        characters, ``note`` 2,000.
 
         Raises :class:`NameInvalid` for a tool that two artifacts declare, that is added and removed, or that is to be
-        removed and is not there; ValueError for no change at all, a wrong author, or bounds that are none;
+        removed and is not there; ValueError for no change at all, a wrong author, bounds that are none, or grants that
+        there are not;
         :class:`StoreError`, also where the author has too many open candidates (``too_many_candidates``: reject
         some).
         """
@@ -173,7 +193,7 @@ class DynamicSource:
             raise ValueError("nothing to stage: name artifacts to add or tools to remove")
         if not author or author == STRIKES_AUTHOR:
             raise ValueError(f"an author is text, and not {STRIKES_AUTHOR!r}, which is the host's own")
-        versions = self._versions(artifacts, gone, limits or {})
+        versions = self._versions(artifacts, gone, limits or {}, grants or {})
 
         author = inert(author, limit=_AUTHOR_CHARS)
 
@@ -261,6 +281,10 @@ class DynamicSource:
         """Every quarantine, pardoned ones too, the oldest first. Reads the store, which waits for no writer."""
         return self.store.quarantines(tool)
 
+    def recorder_statistics(self) -> RecorderStatistics | None:
+        """What became of the calls that were to be recorded; None where the policy has none recorded."""
+        return None if self._recorder is None else self._recorder.statistics()
+
     def loaded_modules(self) -> tuple[str, ...]:
         """The hashes of the modules that are loaded now: of the live generation, and what calls still run on."""
         return self._modules.loaded()
@@ -287,7 +311,11 @@ class DynamicSource:
     # How it is done.
 
     def _versions(
-        self, artifacts: Iterable[Artifact], gone: frozenset[str], limits: Mapping[str, Mapping[str, int]]
+        self,
+        artifacts: Iterable[Artifact],
+        gone: frozenset[str],
+        limits: Mapping[str, Mapping[str, int]],
+        grants: Mapping[str, Mapping[str, Mapping[str, Any]]],
     ) -> dict[str, ToolVersion]:
         versions: dict[str, ToolVersion] = {}
         for artifact in artifacts:
@@ -298,9 +326,10 @@ class DynamicSource:
                     raise NameInvalid(name, "it is both added and removed; adding it is enough to replace it")
                 lowered = FrozenMap(limits.get(name, {}))
                 Limits().lowest(lowered)  # Refuses what is no limit.
-                versions[name] = ToolVersion(artifact.sha256, limits=lowered)
-        for name in limits.keys() - versions.keys():
-            raise NameInvalid(name, "limits are given for it, but no added artifact declares it")
+                given = grants_to_stage(name, artifact.manifest.capabilities, self._policy, grants.get(name))
+                versions[name] = ToolVersion(artifact.sha256, given, lowered)
+        for name in (limits.keys() | grants.keys()) - versions.keys():
+            raise NameInvalid(name, "limits or grants are given for it, but no added artifact declares it")
         return versions
 
     async def _switch(self, switch: Callable[[], Switched]) -> Generation:

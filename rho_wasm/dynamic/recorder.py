@@ -1,0 +1,261 @@
+"""Keeps calls of guests' tools as they end, and hands them to the store's thread: no call waits for a disk."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import anyio
+import anyio.to_thread
+
+from rho_wasm import envelope
+from rho_wasm.calls import CallMeter
+from rho_wasm.dynamic.generation import VersionKey
+from rho_wasm.dynamic.recording import RECORDED, Recording, encoded
+from rho_wasm.dynamic.store import Store
+from rho_wasm.dynamic.transcript import Transcript
+from rho_wasm.errors import PlainError, StoreError, TooLarge, ToolError
+from rho_wasm.events import Event, SourceFailed
+from rho_wasm.policy import RecordingPolicy
+from rho_wasm.results import KINDS, Failed, HandlerResult, Kind
+from rho_wasm.sandbox.state import Capabilities
+from rho_wasm.untrusted import inert, type_name
+
+__all__ = ["Recorder", "RecorderStatistics", "Redact"]
+
+Redact: TypeAlias = Callable[[dict[str, Any]], dict[str, Any] | None]
+"""Given a recording as plain data, before it is written: answers what is to be kept of it, None for nothing."""
+
+_CALL_BYTES = 1024 * 1024
+"""Of one call. A larger one is not kept: it would take the place of many."""
+_WAITING_BYTES = 16 * 1024 * 1024
+"""Of all that is not written yet."""
+_DETAIL_CHARS = 500
+_TOLD_EVERY_S = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecorderStatistics:
+    """A snapshot of one Recorder. Of calls since it began."""
+
+    kept: int
+    """Handed to the store's thread. A tool that is called more often than it is written keeps its latest calls."""
+    written: int
+    waiting: int
+    """Not written yet."""
+    too_large: int
+    """Not kept, as request, host calls and answer together are over what one call may take."""
+    dropped: int
+    """Not kept, as too much was waiting for the store's thread."""
+    withheld: int
+    """The host's own hook answered None."""
+    failed: int
+    """The hook raised or answered no recording, or the store could not be written."""
+
+
+class Recorder:
+    """Records calls of the tools that ``policy`` names, for one source.
+
+    :meth:`transcript` and :meth:`keep` are for the call's own task; :meth:`write` is for the store's thread, in which
+    ``redact`` is called too: while it takes its time, strikes of other tools wait to be written. What it does not
+    answer, or raises, is not kept. ``tell`` takes events from any thread.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        policy: RecordingPolicy,
+        redact: Redact | None,
+        tell: Callable[[Iterable[Event]], None],
+        name: str,
+    ) -> None:
+        if redact is not None and (not callable(redact) or inspect.iscoroutinefunction(redact)):
+            raise TypeError(f"redact is a function (not an async one) of a recording, not a {type_name(redact)}")
+        self._store = store
+        self._policy = policy
+        self._redact = redact
+        self._tell = tell
+        self._name = name
+        self._call_bytes = min(_CALL_BYTES, policy.bytes_per_tool)
+        self._lock = threading.Lock()
+        self._waiting: dict[str, _Ring] = {}
+        self._waiting_bytes = 0
+        self._kept = self._written = self._too_large = self._dropped = self._withheld = self._failed = 0
+        self._told: dict[str, float] = {}
+        if store.read_only:
+            self._say("the store is open for reading only: no call is recorded")
+
+    def of(self, tool: str) -> Recorder | None:
+        """Itself, if calls of ``tool`` are recorded."""
+        return self if self._policy.records(tool) and not self._store.read_only else None
+
+    def transcript(self, capabilities: Capabilities | None) -> Transcript:
+        """What a call that is to be kept has in place of its capabilities."""
+        return Transcript(capabilities, max_bytes=self._call_bytes)
+
+    async def keep(
+        self,
+        version: VersionKey,
+        *,
+        generation: int,
+        arguments: Mapping[str, Any],
+        context: Mapping[str, Any],
+        transcript: Transcript,
+        outcome: HandlerResult | ToolError,
+        meter: CallMeter,
+    ) -> None:
+        """Keeps a call that just ended, unless no guest ran or the host ended it. Raises nothing."""
+        kind, reason = _kind_of(outcome)
+        if kind not in RECORDED or (meter.fuel_used is None and not meter.guest_ms):
+            return
+        if transcript.over:
+            self._too_large += 1
+            return
+        request = envelope.request(version.tool, dict(arguments), context=context)
+        answer = None if isinstance(outcome, ToolError) else envelope.answer_of(outcome)
+        try:
+            try:
+                written = self._encoded(request, answer, at_once=True)
+            except TooLarge:
+                # The call is over and must not be lost for that: it ends as it ended.
+                with anyio.CancelScope(shield=True):
+                    written = await anyio.to_thread.run_sync(self._encoded, request, answer)
+        except PlainError:
+            self._too_large += 1
+            return
+        recording = Recording(
+            tool=version.tool,
+            artifact=version.artifact,
+            generation=generation,
+            at=self._store.clock(),
+            kind=kind,
+            reason=reason,
+            fuel=meter.fuel_used,
+            duration_ms=meter.guest_ms,
+            request=written[0],
+            host_calls=tuple(transcript.calls),
+            answer=written[1],
+            detail=inert(outcome.detail, limit=_DETAIL_CHARS) if isinstance(outcome, ToolError) else "",
+            clock_ns=transcript.clock_ns,
+            seed=transcript.seed,
+        )
+        if recording.size > self._call_bytes:
+            self._too_large += 1
+        else:
+            self._put(recording)
+
+    def write(self) -> None:
+        """Writes what is waiting. Raises nothing: what cannot be written is counted, and told of once a minute."""
+        with self._lock:
+            if not self._waiting:
+                return
+            taken, self._waiting = self._waiting, {}
+            self._waiting_bytes = 0
+        recordings = [redacted for ring in taken.values() for each in ring.calls if (redacted := self._redacted(each))]
+        if not recordings:
+            return
+        try:
+            self._store.recordings.add(
+                recordings, per_tool=self._policy.per_tool, bytes_per_tool=self._policy.bytes_per_tool
+            )
+        except StoreError as error:
+            self._failed += len(recordings)
+            self._say(f"calls could not be recorded: {error}")
+        else:
+            self._written += len(recordings)
+
+    def statistics(self) -> RecorderStatistics:
+        """What became of the calls so far."""
+        with self._lock:
+            waiting = sum(len(ring.calls) for ring in self._waiting.values())
+        return RecorderStatistics(
+            kept=self._kept,
+            written=self._written,
+            waiting=waiting,
+            too_large=self._too_large,
+            dropped=self._dropped,
+            withheld=self._withheld,
+            failed=self._failed,
+        )
+
+    def _encoded(
+        self, request: dict[str, Any], answer: dict[str, Any] | None, at_once: bool = False
+    ) -> tuple[bytes, bytes | None]:
+        made = encoded(request, max_bytes=self._call_bytes, at_once=at_once)
+        return made, None if answer is None else encoded(answer, max_bytes=self._call_bytes, at_once=at_once)
+
+    def _put(self, recording: Recording) -> None:
+        most, most_bytes = self._policy.per_tool, self._policy.bytes_per_tool
+        with self._lock:
+            ring = self._waiting.setdefault(recording.tool, _Ring())
+            # What the store would let go at once need not be written.
+            while ring.calls and (len(ring.calls) >= most or ring.bytes + recording.size > most_bytes):
+                self._waiting_bytes -= ring.take_oldest()
+            fits = self._waiting_bytes + recording.size <= _WAITING_BYTES
+            if fits:
+                ring.add(recording)
+                self._waiting_bytes += recording.size
+                self._kept += 1
+            else:
+                self._dropped += 1
+        if not fits:
+            self._say("a call is not recorded: too much waits for the store to be written", recording.tool)
+
+    def _redacted(self, recording: Recording) -> Recording | None:
+        if self._redact is None:
+            return recording
+        try:
+            given = self._redact(recording.as_plain())
+        except BaseException as error:
+            # Nothing that the hook raises may end the store's thread, and its text may hold what it was to take out.
+            self._unredacted(recording, f"it raised {type_name(error)}")
+            return None
+        if given is None:
+            self._withheld += 1
+            return None
+        try:
+            return recording.altered(given)
+        except ValueError as error:
+            self._unredacted(recording, str(error))
+            return None
+
+    def _unredacted(self, recording: Recording, why: str) -> None:
+        self._failed += 1
+        self._say(f"the redaction hook failed, so the call is not recorded: {why}", recording.tool)
+
+    def _say(self, what: str, tool: str | None = None) -> None:
+        now = self._store.clock()
+        if now - self._told.get(what, now - _TOLD_EVERY_S) >= _TOLD_EVERY_S:
+            self._told[what] = now
+            tools = () if tool is None else (tool,)
+            self._tell([SourceFailed(source=self._name, operation="record", error=what, tools=tools)])
+
+
+class _Ring:
+    """The latest calls of one tool that are not written yet."""
+
+    __slots__ = ("bytes", "calls")
+
+    def __init__(self) -> None:
+        self.calls: deque[Recording] = deque()
+        self.bytes = 0
+
+    def add(self, recording: Recording) -> None:
+        self.calls.append(recording)
+        self.bytes += recording.size
+
+    def take_oldest(self) -> int:
+        size = self.calls.popleft().size
+        self.bytes -= size
+        return size
+
+
+def _kind_of(outcome: HandlerResult | ToolError) -> tuple[Kind, str | None]:
+    if isinstance(outcome, ToolError):
+        return KINDS[outcome.reason], outcome.reason
+    return ("failed", "failed") if isinstance(outcome, Failed) else ("ok", None)

@@ -1,0 +1,172 @@
+"""What a call asked of the host and what it was told, kept while it runs and told again when it is replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import anyio.to_thread
+
+from rho_wasm.dynamic.recording import HostCall, asked, decoded, encoded
+from rho_wasm.errors import CapabilityError, PlainError, TooLarge
+from rho_wasm.sandbox.state import LATER, Capabilities
+
+__all__ = ["NOT_GRANTED", "Divergence", "RecordedCapabilities", "Transcript"]
+
+NOT_GRANTED = "this capability is not granted"
+"""What the sandbox says too: a guest must not know a replay from a call whose grant was revoked."""
+_FAILED = "the capability failed in the host"
+_NOT_PLAIN = "the capability answered what a guest cannot be given"
+
+
+class Transcript:
+    """Answers as ``capabilities`` does (None: everything is denied), and keeps what was asked and answered.
+
+    At most ``max_bytes``: a call that asks and hears more is ``over`` it, and nothing of it is kept.
+    """
+
+    __slots__ = ("_capabilities", "_question", "_room", "calls", "clock_ns", "over", "seed")
+
+    def __init__(self, capabilities: Capabilities | None, *, max_bytes: int) -> None:
+        self._capabilities = capabilities
+        self._room = max_bytes
+        self._question: bytes | None = None
+        """What was asked last."""
+        self.clock_ns = None if capabilities is None else capabilities.clock_ns
+        self.seed = None if capabilities is None else capabilities.seed
+        self.calls: list[HostCall] = []
+        self.over = False
+
+    def answer_now(self, capability: str, arguments: dict[str, Any], *, remaining_ms: float) -> Any:
+        """As :class:`Capabilities` has it."""
+        if self._capabilities is None:
+            error = CapabilityError("denied", NOT_GRANTED, capability=capability)
+            self._keep(self._asked(capability, arguments), _refusal(error))
+            raise error
+        # Before it is answered, which may alter it.
+        question = self._question = self._asked(capability, arguments)
+        try:
+            value = self._capabilities.answer_now(capability, arguments, remaining_ms=remaining_ms)
+        except Exception as error:
+            self._keep(question, _refusal(error))
+            raise
+        if value is not LATER:
+            self._keep(question, self._reply(value))
+        return value
+
+    async def answer(self, capability: str, arguments: dict[str, Any], *, remaining_ms: float) -> Any:
+        """As :class:`Capabilities` has it."""
+        assert self._capabilities is not None, "everything was denied at once"
+        question = self._question
+        try:
+            value = await self._capabilities.answer(capability, arguments, remaining_ms=remaining_ms)
+        except Exception as error:
+            self._keep(question, _refusal(error))
+            raise
+        if question is not None:
+            self._keep(question, await self._reply_later(value))
+        return value
+
+    def _asked(self, capability: str, arguments: dict[str, Any]) -> bytes | None:
+        if self.over:
+            return None
+        try:
+            return asked(capability, arguments, max_bytes=self._room)
+        except TooLarge:
+            self._give_up()
+            return None
+
+    def _reply(self, value: Any) -> bytes | None:
+        if self.over:
+            return None
+        try:
+            return _reply(value, max_bytes=self._room)
+        except TooLarge:
+            return None
+
+    async def _reply_later(self, value: Any) -> bytes | None:
+        try:
+            return _reply(value, max_bytes=self._room, at_once=True)
+        except TooLarge:
+            return await anyio.to_thread.run_sync(self._reply, value)
+
+    def _keep(self, question: bytes | None, reply: bytes | None) -> None:
+        if question is None or reply is None or len(question) + len(reply) > self._room:
+            self._give_up()
+            return
+        self._room -= len(question) + len(reply)
+        self.calls.append(HostCall(question, reply))
+
+    def _give_up(self) -> None:
+        self.over = True
+        self.calls.clear()
+
+
+def _reply(value: Any, *, max_bytes: int, at_once: bool = False) -> bytes:
+    try:
+        return encoded({"ok": value}, max_bytes=max_bytes, at_once=at_once)
+    except TooLarge:
+        raise
+    except PlainError:
+        return _refusal(CapabilityError("unavailable", _NOT_PLAIN))
+
+
+def _refusal(error: Exception) -> bytes:
+    """What the guest is told where the capability raised: nothing of an exception that is not meant for it."""
+    kind, message = (error.kind, error.message) if isinstance(error, CapabilityError) else ("unavailable", _FAILED)
+    return encoded({"error": {"kind": kind, "message": message}})
+
+
+@dataclass(frozen=True, slots=True)
+class Divergence:
+    """Where a replayed call asked the host otherwise than the recorded one: the ``index``-th time, from 0.
+
+    ``recorded`` and ``asked`` are ``[capability, arguments]``; None is that nothing (more) was asked.
+    """
+
+    index: int
+    recorded: list[Any] | None
+    asked: list[Any] | None
+
+
+class RecordedCapabilities:
+    """Answers host calls from a transcript, in its order, and touches nothing else.
+
+    The first call that asks for something else, or for more, is where the guest ``diverged``; it is denied, and so is
+    what comes after: no answer of the transcript would be true of it.
+    """
+
+    __slots__ = ("_calls", "_diverged", "_next", "clock_ns", "seed")
+
+    def __init__(self, calls: Sequence[HostCall], *, clock_ns: int | None, seed: bytes | None) -> None:
+        self._calls = calls
+        self._next = 0
+        self._diverged: Divergence | None = None
+        self.clock_ns = clock_ns
+        self.seed = seed
+
+    def answer_now(self, capability: str, arguments: dict[str, Any], *, remaining_ms: float) -> Any:
+        """As :class:`Capabilities` has it."""
+        index, self._next = self._next, self._next + 1
+        recorded = self._calls[index] if index < len(self._calls) else None
+        if self._diverged is None:
+            question = asked(capability, arguments)
+            if recorded is not None and recorded.asked == question:
+                reply = decoded(recorded.reply)
+                if "ok" in reply:
+                    return reply["ok"]
+                raise CapabilityError(reply["error"]["kind"], reply["error"]["message"], capability=capability)
+            before = None if recorded is None else decoded(recorded.asked)
+            self._diverged = Divergence(index, before, decoded(question))
+        raise CapabilityError("denied", NOT_GRANTED, capability=capability)
+
+    async def answer(self, capability: str, arguments: dict[str, Any], *, remaining_ms: float) -> Any:
+        """Never asked: a transcript is there at once."""
+        raise CapabilityError("denied", NOT_GRANTED, capability=capability)
+
+    def divergence(self) -> Divergence | None:
+        """Where the call that is over asked otherwise than the recorded one, if it did: fewer times is that too."""
+        if self._diverged is None and self._next < len(self._calls):
+            return Divergence(self._next, decoded(self._calls[self._next].asked), None)
+        return self._diverged
