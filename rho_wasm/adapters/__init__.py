@@ -1,0 +1,1 @@
+"""The shapes of others: pure functions from this host's tools, calls and results to theirs, and back, a file each."""

@@ -1,0 +1,178 @@
+"""Verbs that serve: ``serve mcp``, for a model's client to connect to."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import anyio
+import typer
+
+from rho_wasm.builtin import builtin_tools
+from rho_wasm.cli.modules import DEFAULT_STORE
+from rho_wasm.cli.options import JsonOption, PolicyOption, StoreOption, policy_of, read_bytes
+from rho_wasm.cli.output import Output, UsageProblem
+from rho_wasm.events import Event, GenerationSwitched, SourceFailed, ToolQuarantined
+from rho_wasm.host import Host
+from rho_wasm.tools import Tool
+from rho_wasm.untrusted import exception_text, inert
+
+if TYPE_CHECKING:
+    from rho_wasm.server import McpServer
+
+__all__ = ["add_to"]
+
+DEFAULT_PORT = 8765
+TOKEN_VARIABLE = "RHO_WASM_MCP_TOKEN"  # noqa: S105  (the name of a variable)
+
+_TOKEN_BYTES = 4_096
+_log = logging.getLogger("rho_wasm.serve")
+
+
+def core_tools() -> Sequence[Tool]:
+    """The core tools of a host that serves."""
+    return builtin_tools()
+
+
+def mcp(
+    http: Annotated[bool, typer.Option("--http", help="Serve over HTTP instead of standard input and output.")] = False,
+    host: Annotated[
+        str, typer.Option("--host", help="The address to serve at; one that is not loopback needs a token.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 is a free one.")] = DEFAULT_PORT,
+    token_file: Annotated[
+        Path | None,
+        typer.Option("--token-file", metavar="FILE", help=f"The token of clients; or set {TOKEN_VARIABLE}."),
+    ] = None,
+    names: Annotated[
+        list[str] | None,
+        typer.Option("--allow-host", metavar="NAME", help="A name by which clients reach it. May be repeated."),
+    ] = None,
+    eager: Annotated[
+        bool, typer.Option("--eager", help="For clients that list tools once: adds call_tool, and news to each result.")
+    ] = False,
+    store: StoreOption = DEFAULT_STORE,
+    policy: PolicyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Serve a store's live tools to a model's client (Model Context Protocol), until it goes or you stop this.
+
+    Standard output is the protocol's alone; what happens is told on standard error.
+    """
+    if importlib.util.find_spec("mcp") is None:
+        raise UsageProblem("serve mcp needs an extra: pip install 'rho-wasm[mcp]'")
+    from rho_wasm.server import EventFeed, McpServer
+
+    output = Output(as_json=as_json)
+    token = _token(token_file) if http else None
+    _log_to_stderr()
+
+    async def run() -> None:
+        feed = EventFeed(_tell)
+        async with Host.open(store, core=core_tools(), policy=policy_of(policy), on_event=feed) as opened:
+            server = McpServer(opened.runner, feed=feed, eager=eager)
+            async with anyio.create_task_group() as group:
+                group.start_soon(_until_signal, group.cancel_scope)
+                if http:
+                    await _over_http(server, host, port, token, names or (), output)
+                else:
+                    from rho_wasm.server.stdio import serve_stdio
+
+                    await serve_stdio(server)
+                group.cancel_scope.cancel()
+
+    try:
+        anyio.run(run)
+    except BaseExceptionGroup as group:
+        raise _only(group) from None
+
+
+async def _over_http(
+    server: McpServer, host: str, port: int, token: str | None, names: Sequence[str], output: Output
+) -> None:
+    from rho_wasm.server.door import MIN_TOKEN_CHARS
+    from rho_wasm.server.http import NeedsToken, serve_http
+
+    def ready(url: str) -> None:
+        output.object({"serving": "mcp", "url": url, "token": token is not None})
+        output.aside(f"serving at {url}; Ctrl-C ends it", style=None)
+        sys.stdout.flush()
+
+    try:
+        await serve_http(server, host=host, port=port, token=token, names=names, on_ready=ready)
+    except NeedsToken:
+        raise UsageProblem(
+            f"{host} can be reached from elsewhere, so clients need a token of at least {MIN_TOKEN_CHARS} characters: "
+            f"--token-file FILE, or {TOKEN_VARIABLE}"
+        ) from None
+    except OSError as error:
+        raise UsageProblem(f"{host} port {port}: {error.strerror or 'cannot be served at'}") from None
+
+
+def _token(file: Path | None) -> str | None:
+    """The token in ``file``, or in the environment; never on the command line, which every process may read."""
+    from rho_wasm.server.door import MIN_TOKEN_CHARS
+
+    if file is not None:
+        token, where = read_bytes(file, limit=_TOKEN_BYTES).decode("utf-8", "replace").strip(), str(file)
+    elif TOKEN_VARIABLE in os.environ:
+        token, where = os.environ[TOKEN_VARIABLE].strip(), TOKEN_VARIABLE
+    else:
+        return None
+    if len(token) < MIN_TOKEN_CHARS or not token.isascii() or not token.isprintable() or " " in token:
+        raise UsageProblem(f"{where}: a token is at least {MIN_TOKEN_CHARS} printable ASCII characters without spaces")
+    return token
+
+
+async def _until_signal(scope: anyio.CancelScope) -> None:
+    """Ends the server at the first SIGINT or SIGTERM, so that the host closes its store and its guests."""
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async for _ in signals:
+            scope.cancel()
+            return
+
+
+def _only(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """What a group of tasks failed with, where that is one thing."""
+    inner: BaseException = group
+    while isinstance(inner, BaseExceptionGroup) and len(inner.exceptions) == 1:
+        inner = inner.exceptions[0]
+    return inner
+
+
+def _tell(event: Event) -> None:
+    if isinstance(event, GenerationSwitched):
+        _log.info("generation %d is live (%s)", event.number, event.author)
+    elif isinstance(event, ToolQuarantined):
+        _log.warning("%s is quarantined: %s", event.tool, ", ".join(event.reasons))
+    elif isinstance(event, SourceFailed):
+        _log.warning("%s failed in %s: %s", event.source, event.operation, event.error)
+
+
+class _InertFormatter(logging.Formatter):
+    """One line a record, without what a terminal would obey, and no traceback: messages carry clients' words."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        text = inert(record.getMessage(), limit=1_000)
+        if record.exc_info is not None and record.exc_info[1] is not None:
+            text += f": {exception_text(record.exc_info[1])}"
+        return f"rho-wasm: {record.levelname.lower()}: {text}"
+
+
+def _log_to_stderr() -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_InertFormatter())
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
+    _log.setLevel(logging.INFO)
+
+
+def add_to(app: typer.Typer) -> None:
+    verbs = typer.Typer(name="serve", help="Serve tools to clients.", no_args_is_help=True, rich_markup_mode=None)
+    verbs.command("mcp")(mcp)
+    app.add_typer(verbs)
