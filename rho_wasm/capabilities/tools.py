@@ -17,11 +17,10 @@ from pydantic import Field
 
 from rho_wasm.calls import ToolCall, ToolContext
 from rho_wasm.capabilities.capability import Arguments, Capability, CapabilityContext
-from rho_wasm.errors import CapabilityError, NotPlain, TooLarge
+from rho_wasm.errors import CapabilityError
 from rho_wasm.grants import ToolCallBounds
 from rho_wasm.names import MAX_NAME_CHARS, RESERVED, WORKSHOP
 from rho_wasm.patterns import matches
-from rho_wasm.plain import plain
 from rho_wasm.results import ToolResult
 from rho_wasm.untrusted import inert
 
@@ -55,8 +54,7 @@ def tool_capabilities(run: RunTool) -> tuple[Capability, ...]:
     their very name; a tool that waits for this call already (itself, through however many others); calls nested
     deeper than ``Limits.host_call_depth`` of any tool in the chain; a tool that is not offered, is manual, was blocked,
     asks the user or halts. ``invalid_arguments``: they do not fit the tool's schema. ``quota``: more than ``calls`` of
-    the grant, or an answer beyond what plain data may be. ``unavailable``: it crashed, is quarantined, was cancelled,
-    or the host has no room for it.
+    the grant. ``unavailable``: it crashed, is quarantined, was cancelled, or the host has no room for it.
     """
 
     async def call(arguments: ToolCallArguments, context: CapabilityContext) -> dict[str, Any]:
@@ -99,12 +97,7 @@ def _reply(result: ToolResult, name: str, context: CapabilityContext) -> dict[st
         raise _refusal(result, name)
     if result.images:
         context.log(_WARNING, f"images of {name} left out: {len(result.images)}; tools pass on plain data alone")
-    try:
-        return {"error" if result.kind == "failed" else "value": plain(result.value)}
-    except TooLarge:
-        raise CapabilityError("quota", f"the answer of {name} is larger than plain data may be") from None
-    except NotPlain:
-        raise CapabilityError("unavailable", f"the answer of {name} is no plain data") from None
+    return {"error" if result.kind == "failed" else "value": result.value}
 
 
 def _refusal(result: ToolResult, name: str) -> CapabilityError:
