@@ -3,7 +3,7 @@
 ``level`` is 10, 20, 30, 40 or debug, info, warning, error; default info. ``fields`` are plain data by name: 32 at most,
 8 KiB and 256 items together. It is one capability and not one a level, so that one word in a policy grants it.
 
-The call's log gets one line, ``message name=value ...``: a text that is more than one word is in quotes, other values are
+The call's log gets one line, ``message name=value ...``: a text of more than one word is in quotes, other values are
 JSON. Nothing in it can begin a line of its own or reach a terminal as anything but text. The event
 :class:`rho_wasm.ToolLogged` has the fields themselves; a call's events carry 64 KiB of them at most, and what it logs
 beyond is in its log alone, as far as that has room.
