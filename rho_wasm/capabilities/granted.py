@@ -73,6 +73,7 @@ class GrantedCapabilities:
         self._limits = limits
         self._lines: LogBuffer | None = None
         self._used: dict[str, int] = {}
+        context.meter.call_depth = limits.host_call_depth
         self.clock_ns = clock_ns() if "clock.now" in granted else None
         self.seed = os.urandom(_SEED_BYTES) if "random.bytes" in granted else None
 
