@@ -85,8 +85,9 @@ def test_a_guest_that_may_run_is_admitted(name: str) -> None:
     admitted = admit(wasm(name))
     ending = ENDINGS.get(name)
     assert admitted.manifest.tool((ending and ending.tool) or admitted.manifest.tools[0].name)
-    text = (FIXTURES / f"{name}.manifest.json").read_text(encoding="utf-8")
-    assert admitted.manifest.tools == Manifest.from_json(text).tools
+    beside = FIXTURES / f"{name}.manifest.json"
+    if beside.exists():  # else the module declares its tools itself
+        assert admitted.manifest.tools == Manifest.from_json(beside.read_text(encoding="utf-8")).tools
 
 
 @pytest.mark.parametrize(("name", "reason"), REFUSED.items())

@@ -729,9 +729,14 @@ export class Tool {
     return this;
   }
 
-  /** The host makes this call before it takes the tool, and takes it only if it answers so. */
-  example(args: Value, answer: Answer): Tool {
-    this.examples.add(map().set("arguments", args).set("answer", answer.asValue()));
+  /**
+   * The host makes this call before it takes the tool, and takes it only if it answers so. `asked` is what it asks the
+   * host and is given: a list of `asks(capability, arguments, reply)`.
+   */
+  example(args: Value, answer: Answer, asked: Value | null = null): Tool {
+    const made = map().set("arguments", args).set("answer", answer.asValue());
+    if (asked !== null) made.set("host", asked);
+    this.examples.add(made);
     return this;
   }
 
@@ -807,6 +812,12 @@ function sixBits(digit: i32): i32 {
   if (digit >= 0x30 && digit <= 0x39) return digit - 0x30 + 52; // 0 to 9
   if (digit == 0x2b || digit == 0x2d) return 62; // + and -
   return digit == 0x2f || digit == 0x5f ? 63 : -1; // / and _
+}
+
+/** One call of the host in an example, and what it answers there. */
+export function asks<T>(capability: string, args: Value, reply: T): Value {
+  const request = map().set("capability", capability).set("arguments", args);
+  return list().add(request).add(map().set("ok", Value.of<T>(reply)));
 }
 
 /** The schema of a JSON type: string, integer, number, boolean, array, object. */

@@ -607,6 +607,18 @@ RHO_API rho_str rho__str_join(const rho_str *parts, size_t parts_size) {
     return (rho_str){text, size};
 }
 #define rho_str_join(...) rho__str_join((const rho_str[]){__VA_ARGS__}, sizeof(rho_str[]){__VA_ARGS__})
+/* For a part of a URL, as the value in a query: all but A-Z a-z 0-9 - . _ ~ is percent-encoded (RFC 3986, 2.1). */
+RHO_API rho_str rho_url_part(rho_str text) {
+    if (text.size > SIZE_MAX / 3) rho_panic("no memory left");
+    char *made = RHO_NEW(char, text.size * 3), *to = made;
+    for (size_t n = 0; n < text.size; n++) {
+        uint8_t c = (uint8_t)text.data[n], low = c | 0x20;
+        bool plain = (low >= 'a' && low <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '.' || c == '_' || c == '~';
+        if (plain) *to++ = (char)c;
+        else *to++ = '%', *to++ = "0123456789ABCDEF"[c >> 4], *to++ = "0123456789ABCDEF"[c & 15];
+    }
+    return (rho_str){made, (size_t)(to - made)};
+}
 
 /* ---- answers ---- */
 typedef enum { RHO_OK, RHO_FAILED, RHO_RAISED, RHO_ASK_USER, RHO_HALT } rho_shape;

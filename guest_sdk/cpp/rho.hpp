@@ -439,6 +439,8 @@ inline std::expected<Value, HostError> host_call(const char *capability, std::in
     }
     return host_call(capability, out);
 }
+/* For a part of a URL, as the value in a query: all but A-Z a-z 0-9 - . _ ~ is percent-encoded (RFC 3986, 2.1). */
+inline Text url_part(Text part) { return text(rho_url_part(str(part))); }
 /* One value of JSON from elsewhere; nothing where it is none, or nested deeper than 64. Where a key occurs twice, `get`
  * finds the first: look up what you need of it, and do not hand on the whole. */
 inline std::optional<Value> read_json(Text json) {

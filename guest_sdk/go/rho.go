@@ -40,8 +40,8 @@ var (
 	capabilities []string
 )
 
-// An Option says more about a tool: [ReadOnly], [Destructive], [Idempotent], [TimeoutMS], [Metadata], [Example] and
-// [FailingExample].
+// An Option says more about a tool: [ReadOnly], [Destructive], [Idempotent], [TimeoutMS], [Metadata], [Example],
+// [FailingExample] and [AskingExample].
 type Option func(*tool)
 
 // Tool declares a tool. A, a struct or a map with text keys, is what it takes; R is what it answers. Both become the
@@ -99,15 +99,32 @@ func Metadata(metadata map[string]any) Option {
 }
 
 // Example shows a call and its answer. The host makes the call, and takes the tool only if it answers so.
-func Example(arguments, answer any) Option { return example(arguments, "ok", answer) }
+func Example(arguments, answer any) Option { return example(arguments, "ok", answer, nil) }
 
 // FailingExample shows a call and the reason that it fails with.
-func FailingExample(arguments any, reason string) Option { return example(arguments, "error", reason) }
+func FailingExample(arguments any, reason string) Option { return example(arguments, "error", reason, nil) }
 
-func example(arguments any, shape string, answer any) Option {
-	return func(of *tool) {
-		of.examples = append(of.examples, map[string]any{"arguments": arguments, "answer": map[string]any{shape: answer}})
+// Asked is one call of the host in an example: what the tool asks for, and what it is given.
+type Asked struct {
+	Capability string
+	Arguments  any
+	Answer     any
+}
+
+// AskingExample shows a call that asks the host, which is answered as asked says, each once.
+func AskingExample(arguments, answer any, asked ...Asked) Option { return example(arguments, "ok", answer, asked) }
+
+func example(arguments any, shape string, answer any, asked []Asked) Option {
+	made := map[string]any{"arguments": arguments, "answer": map[string]any{shape: answer}}
+	if len(asked) > 0 {
+		host := make([]any, 0, len(asked))
+		for _, each := range asked {
+			request := map[string]any{"capability": each.Capability, "arguments": each.Arguments}
+			host = append(host, []any{request, map[string]any{"ok": each.Answer}})
+		}
+		made["host"] = host
 	}
+	return func(of *tool) { of.examples = append(of.examples, made) }
 }
 
 func find(name string) *tool {

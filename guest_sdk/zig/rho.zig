@@ -520,7 +520,8 @@ pub const Tool = struct { name: []const u8, manifest: Value, call: *const fn (Va
 /// schema; an error that it returns counts as a crash.
 ///
 /// `options`: `description` (needed), `input_schema`, `output_schema`, `timeout_ms`, `read_only`, `destructive`,
-/// `idempotent`, `metadata`, and `examples`, a tuple of `.{ .arguments = .{...}, .answer = .{ .ok = ... } }`.
+/// `idempotent`, `metadata`, and `examples`, a tuple of `.{ .arguments = .{...}, .answer = .{ .ok = ... } }`, with
+/// `.host = .{.{ .{ .capability = "kv.get", .arguments = .{ .key = "a" } }, .{ .ok = ... } }}` where it asks the host.
 pub fn tool(comptime name: []const u8, comptime handler: anytype, comptime options: anytype) Tool {
     const parameters = @typeInfo(@TypeOf(handler)).@"fn".param_types;
     const Arguments = if (parameters.len > 0) parameters[0].? else struct {};

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from typing import Any
+from urllib.parse import quote
 
 import anyio
 import pytest
@@ -77,6 +78,11 @@ def test_texts_and_numbers_are_joined_into_an_answer(guest: RawGuest, number: in
     assert guest.call("joined", {"text": "", "number": number, "as": "failure"}) == {"error": f": {number}"}
 
 
+@pytest.mark.parametrize("text", ["", "plain-._~09azAZ", "São Paulo/&=?#%+", "@[`{\x00\x7f", "水"])
+def test_a_text_is_made_a_part_of_a_url(guest: RawGuest, text: str) -> None:
+    assert guest.call("joined", {"text": text, "number": 0, "as": "url"}) == {"ok": quote(text, safe="")}
+
+
 @pytest.mark.parametrize(
     ("text", "meant"),
     [
@@ -117,8 +123,8 @@ def test_json_becomes_plain_data(guest: RawGuest, text: str, meant: Any) -> None
     [
         b"", b" ", b"[", b"[1", b"[1,", b"[1,]", b"[,1]", b"[1 2]", b"{", b'{"a"', b'{"a":', b'{"a":1', b'{"a":1,}',
         b"]", b"{1:2}", b"{'a':1}", b'{"a" 1}', b"01", b"-", b"+1", b"1.", b".5", b"1e", b"1e+", b"1x", b"1 1", b"nul",
-        b"True", b"NaN", b"Infinity", b'"', b'"\\', b'"\\x"', b'"\\u12"', b'"\\u12G4"', b'"\n"', b'"\x00"', b'"\xff"', b'"\xc3',
-        b"\xef\xbb\xbf1", b"/**/1", b"[" * 65 + b"]" * 65, b"[" * 100_000, b'{"a":' * 100_000,
+        b"True", b"NaN", b"Infinity", b'"', b'"\\', b'"\\x"', b'"\\u12"', b'"\\u12G4"', b'"\n"', b'"\x00"', b'"\xff"',
+        b'"\xc3', b"\xef\xbb\xbf1", b"/**/1", b"[" * 65 + b"]" * 65, b"[" * 100_000, b'{"a":' * 100_000,
     ],
 )  # fmt: skip
 def test_what_is_no_json_is_refused(guest: RawGuest, text: bytes) -> None:

@@ -13,6 +13,7 @@ from anyio.from_thread import start_blocking_portal
 from rho_wasm.conform import conform
 from rho_wasm.dynamic.artifact import Artifact
 from rho_wasm.errors import BuildError
+from rho_wasm.frozen import thaw
 from rho_wasm.resources import fixture
 from rho_wasm.sandbox import NativeCache, Sandbox
 from rho_wasm.toolchains import EngineShelf, build
@@ -86,6 +87,18 @@ def test_bad_replies_are_never_answered(calls: Calls) -> None:
     for vector in vectors("host_replies", good=False):
         with pytest.raises(Refused):
             pytest.fail(f"{vector.name} ({vector.why}) was answered {calls.asked(vector.data)!r:.200}")
+
+
+def test_an_example_may_say_what_the_host_answers_it(guest: VectorGuest, artifact: Artifact) -> None:
+    """That it is answered so is a clause, which conform looks at below."""
+    if guest.language == "javascript":
+        return  # Only what is declared without JSDoc has examples.
+    declared = artifact.manifest.tool("ask_host")
+    assert declared is not None
+    asked = {"capability": "kv.get", "arguments": {"key": "a"}}
+    assert thaw(declared.as_plain()["examples"]) == [
+        {"arguments": asked, "answer": {"ok": {"ok": {"value": 1}}}, "host": [[asked, {"ok": {"value": 1}}]]}
+    ]
 
 
 def test_lines_of_the_log_have_their_levels(calls: Calls) -> None:

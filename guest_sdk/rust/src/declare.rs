@@ -4,8 +4,8 @@
 /// them, `= value` makes one optional, as `Option` does. It stays a function that a test can call.
 ///
 /// Attributes of the tool: `#[name("other-name")]`, `#[read_only]`, `#[destructive]`, `#[idempotent]`,
-/// `#[timeout_ms(2000)]`, `#[example({"name": "Ada"} => {"ok": "hello Ada"})]`, `#[metadata({...})]`,
-/// `#[input_schema({...})]`, `#[output_schema({...})]`. Of a parameter: `#[schema({"minimum": 1})]`, in the words of JSON
+/// `#[timeout_ms(2000)]`, `#[example({"name": "Ada"} => {"ok": "hello Ada"})]` (with `, host: [[request, reply]]` where it
+/// asks the host), `#[metadata({...})]`, `#[input_schema({...})]`, `#[output_schema({...})]`. Of a parameter: `#[schema({"minimum": 1})]`, in the words of JSON
 /// Schema, which hold over what the type says.
 #[macro_export]
 macro_rules! tool {
@@ -164,7 +164,10 @@ macro_rules! __of_tool {
     ($to:ident, input_schema($value:tt)) => { $to.insert("input_schema", $crate::value!($value)) };
     ($to:ident, output_schema($value:tt)) => { $to.insert("output_schema", $crate::value!($value)) };
     ($to:ident, example($arguments:tt => $answer:tt)) => {
-        $crate::guest::example(&mut $to, $crate::value!($arguments), $crate::value!($answer))
+        $crate::guest::example(&mut $to, $crate::value!({"arguments": $arguments, "answer": $answer}))
+    };
+    ($to:ident, example($arguments:tt => $answer:tt, host: $host:tt)) => {
+        $crate::guest::example(&mut $to, $crate::value!({"arguments": $arguments, "answer": $answer, "host": $host}))
     };
     ($to:ident, $($other:tt)*) => {
         ::std::compile_error!(::std::concat!("no attribute of a tool: ", ::std::stringify!($($other)*)))

@@ -25,12 +25,12 @@ pub fn declared(name: &str, mut said: Map, arguments: Fields, output: Option<Val
     said
 }
 
-pub fn example(said: &mut Map, arguments: Value, answer: Value) {
+pub fn example(said: &mut Map, example: Value) {
     let mut examples = match said.remove("examples") {
         Some(Value::List(examples)) => examples,
         _ => Vec::new(),
     };
-    examples.push(value!({"arguments": arguments, "answer": answer}));
+    examples.push(example);
     said.insert("examples", examples);
 }
 

@@ -31,6 +31,7 @@ static rho_answer misuse(rho_value arguments) {
 static rho_answer joined(rho_value arguments) {
     rho_str text = rho_text_or(arguments, "text", rho_str_of("?"));
     rho_str made = rho_str_join(text, rho_str_of(": "), rho_str_of_int(rho_int_or(arguments, "number", 0)));
+    if (rho_text_is(arguments, "as", "url")) return rho_ok_str(rho_url_part(text));
     return rho_text_is(arguments, "as", "failure") ? rho_failed_str(made) : rho_ok_str(made);
 }
 

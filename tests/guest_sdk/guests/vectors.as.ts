@@ -1,6 +1,6 @@
 // The tools that the guests of all SDKs share, so that one test drives them all.
 
-import { Answer, Value, askUser, capabilities, failed, halt, host, list, log, map, ok, raised, tool, typed } from "rho";
+import { Answer, Value, askUser, asks, capabilities, failed, halt, host, list, log, map, ok, raised, tool, typed } from "rho";
 
 capabilities(["clock.now", "kv.get"]);
 
@@ -36,6 +36,11 @@ function png(): Uint8Array {
 tool("ask_host", "Asks the host for a capability.")
   .text("capability")
   .argument("arguments", typed("object"))
+  .example(
+    map().set("capability", "kv.get").set("arguments", map().set("key", "a")),
+    ok(map().set("ok", map().set("value", 1))),
+    list().add(asks("kv.get", map().set("key", "a"), map().set("value", 1))),
+  )
   .handle((call) => {
     const reply = host(call.text("capability"), call.value("arguments"));
     if (reply.ok) return ok(map().set("ok", reply.value));

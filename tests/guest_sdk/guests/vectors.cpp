@@ -201,7 +201,10 @@ std::string sha256(const Text &in) {
 RHO_GUEST(
     rho::tool("echo", "Gives a value back.", [](const Echo &in) { return rho::ok(rebuilt(in.value)); }),
     rho::tool("answer", "Answers in a shape.", answer),
-    rho::tool("ask_host", "Asks the host.", ask_host).capability("clock.now", "kv.get"),
+    rho::tool("ask_host", "Asks the host.", ask_host)
+        .capability("clock.now", "kv.get")
+        .example("{'capability': 'kv.get', 'arguments': {'key': 'a'}}", "{'ok': {'ok': {'value': 1}}}",
+                 "[[{'capability': 'kv.get', 'arguments': {'key': 'a'}}, {'ok': {'value': 1}}]]"),
     rho::tool("log", "Logs a text.", [](const Line &in) { return rho_log_str(in.level, rho::str(in.text)), rho::ok(); }),
     rho::tool("word_count", "Counts the words, lines and characters of a text.", word_count).read_only(),
     rho::tool("sha256", "The SHA-256 of a text, in hex.", sha256).read_only())

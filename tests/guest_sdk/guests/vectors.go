@@ -162,7 +162,9 @@ func main() {
 	rho.Capabilities("clock.now", "kv.get")
 	rho.Tool("echo", "Answers what it is given.", echo)
 	rho.Tool("answer", "Answers in a shape.", answer)
-	rho.Tool("ask_host", "Asks the host for a capability.", askHost)
+	key, found := map[string]any{"key": "a"}, map[string]any{"value": 1}
+	rho.Tool("ask_host", "Asks the host for a capability.", askHost,
+		rho.AskingExample(hostArguments{"kv.get", key}, map[string]any{"ok": found}, rho.Asked{"kv.get", key, found}))
 	rho.Tool("log", "Writes to the log.", write)
 	rho.Tool("word_count", "Counts the words of a text.", wordCount, rho.ReadOnly)
 	rho.Tool("sha256", "The SHA-256 of a text.", sha, rho.ReadOnly)

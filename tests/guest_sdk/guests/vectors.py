@@ -43,7 +43,14 @@ def answer(shape: str) -> Any:
     }[shape]
 
 
-@tool(capabilities=["clock.now", "kv.get"])
+KEY = {"capability": "kv.get", "arguments": {"key": "a"}}
+FOUND = {"ok": {"value": 1}}
+
+
+@tool(
+    capabilities=["clock.now", "kv.get"],
+    examples=[{"arguments": KEY, "answer": {"ok": FOUND}, "host": [[KEY, FOUND]]}],
+)
 def ask_host(capability: str, arguments: dict[str, Any]) -> dict[str, Any]:
     """Asks the host."""
     try:

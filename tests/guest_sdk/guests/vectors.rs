@@ -43,6 +43,8 @@ rho::tool! {
 
 rho::tool! {
     /// Asks for a capability and answers the reply.
+    #[example({"capability": "kv.get", "arguments": {"key": "a"}} => {"ok": {"ok": {"value": 1}}},
+        host: [[{"capability": "kv.get", "arguments": {"key": "a"}}, {"ok": {"value": 1}}]])]
     fn ask_host(capability: String, arguments: Map) -> Value {
         match rho::host_call(&capability, arguments) {
             Ok(value) => rho::value!({"ok": value}),

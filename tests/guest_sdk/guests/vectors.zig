@@ -106,7 +106,17 @@ pub const capabilities = .{ "clock.now", "kv.get" };
 pub const tools = [_]rho.Tool{
     rho.tool("echo", echo, .{ .description = "Answers the value that it is given." }),
     rho.tool("answer", answer, .{ .description = "Answers in the shape that is asked for." }),
-    rho.tool("ask_host", askHost, .{ .description = "Asks for a capability and answers the reply." }),
+    rho.tool("ask_host", askHost, .{
+        .description = "Asks for a capability and answers the reply.",
+        .examples = .{.{
+            .arguments = .{ .capability = "kv.get", .arguments = .{ .key = "a" } },
+            .answer = .{ .ok = .{ .ok = .{ .value = 1 } } },
+            .host = .{.{
+                .{ .capability = "kv.get", .arguments = .{ .key = "a" } },
+                .{ .ok = .{ .value = 1 } },
+            }},
+        }},
+    }),
     rho.tool("log", log, .{ .description = "Writes a line to the log." }),
     rho.tool("word_count", wordCount, .{
         .description = "Counts the words, lines and characters of a text and lists its most frequent words.",
