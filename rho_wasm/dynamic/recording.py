@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from rho_wasm import plain
+from rho_wasm import envelope, plain
 from rho_wasm.errors import Corrupt, PlainError
 from rho_wasm.exact import MAX_DEPTH
 from rho_wasm.results import Kind
@@ -182,7 +182,7 @@ class Recording:
         if type(detail) is not str or (answer is None) is not (self.answer is None):
             raise ValueError("detail is text, and an answer stays one")
         try:
-            request = encoded(decoded(self.request) | {"arguments": arguments, "context": context})
+            request = encoded(envelope.request(self.tool, arguments, context=context))
             calls = tuple(_host_call(call) for call in given["host_calls"])
             new = None if answer is None else encoded(answer)
         except PlainError:
@@ -239,7 +239,8 @@ class Recording:
 
     def _check(self) -> None:
         shown = self.as_plain()
-        if type(shown["arguments"]) is not dict or type(shown["context"]) is not dict:
+        request = envelope.request(self.tool, shown["arguments"], context=shown["context"])
+        if type(shown["arguments"]) is not dict or encoded(request) != self.request:
             raise ValueError
         if self.worked is not (type(shown["answer"]) is dict):
             raise ValueError

@@ -1,0 +1,221 @@
+"""Runs a recorded call again, on any version of its tool: the host's answers come from the recording, nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import anyio.to_thread
+
+from rho_wasm.calls import CallClock, CallMeter
+from rho_wasm.dynamic.answer_diff import answer_diff
+from rho_wasm.dynamic.recording import Recording, decoded, encoded, plain_json
+from rho_wasm.dynamic.transcript import Divergence, RecordedCapabilities
+from rho_wasm.envelope import answer_of
+from rho_wasm.errors import TooLarge, ToolError
+from rho_wasm.limits import Limits
+from rho_wasm.manifest import ToolDeclaration
+from rho_wasm.results import KINDS, Failed, HandlerResult, Kind
+from rho_wasm.sandbox import GuestModule, Sandbox
+from rho_wasm.schema import ArgumentSchema
+from rho_wasm.untrusted import inert
+
+__all__ = ["Replay", "ReplayTarget", "replay"]
+
+_FUEL_FLOOR = 10_000_000
+"""What a replay may burn in any case, some milliseconds: twice next to nothing is next to nothing."""
+_DETAIL_CHARS = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayTarget:
+    """The version of a tool that recordings are replayed on. ``limits`` are those of its calls."""
+
+    artifact: str
+    module: GuestModule
+    declaration: ToolDeclaration
+    limits: Limits
+    schema: ArgumentSchema
+
+    @classmethod
+    def of(cls, artifact: str, module: GuestModule, declaration: ToolDeclaration, limits: Limits) -> ReplayTarget:
+        """Compiles the tool's schema. Raises :class:`rho_wasm.errors.SchemaInvalid`."""
+        schema = ArgumentSchema(declaration.input_schema)
+        return cls(artifact=artifact, module=module, declaration=declaration, limits=limits, schema=schema)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replay:
+    """What became of one recorded call on another version, or on the same.
+
+    ``kind`` is ``ok``, ``failed``, ``crashed``, or ``refused`` where the arguments are none by that version's schema.
+    ``same`` says that it ended as recorded, to the byte; ``diff`` shows how it did not, and holds what users and guests
+    said, as ``detail`` does: inert, but for an operator alone. ``diverged`` is where it asked the host otherwise.
+    """
+
+    id: int
+    tool: str
+    recorded_artifact: str
+    recorded_generation: int
+    recorded_kind: Kind
+    recorded_reason: str | None
+    recorded_fuel: int | None
+    redacted: bool
+    artifact: str
+    kind: Kind
+    reason: str | None
+    limit: str | None
+    value: int | str | None
+    fuel: int | None
+    detail: str
+    backtrace: tuple[str, ...]
+    same: bool
+    diff: str
+    diverged: Divergence | None
+
+    @property
+    def broke(self) -> bool:
+        """Whether it crashed or timed out where the recorded call answered."""
+        return self.recorded_kind in ("ok", "failed") and self.kind == "crashed"
+
+    @property
+    def fuel_ratio(self) -> float | None:
+        """Fuel now by fuel then; None where either is not known."""
+        return self.fuel / self.recorded_fuel if self.fuel is not None and self.recorded_fuel else None
+
+    def as_json(self) -> dict[str, Any]:
+        plain_fields = {name: getattr(self, name) for name in self.__slots__ if name not in ("backtrace", "diverged")}
+        divergence = None
+        if self.diverged is not None:
+            divergence = {
+                "index": self.diverged.index,
+                "recorded": plain_json(self.diverged.recorded),
+                "asked": plain_json(self.diverged.asked),
+            }
+        return plain_fields | {
+            "backtrace": list(self.backtrace),
+            "broke": self.broke,
+            "fuel_ratio": self.fuel_ratio,
+            "diverged": divergence,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    arguments: dict[str, Any]
+    context: dict[str, Any]
+    capabilities: RecordedCapabilities
+    problems: tuple[str, ...]
+
+
+async def replay(sandbox: Sandbox, target: ReplayTarget, recording: Recording) -> Replay:
+    """Runs ``recording`` on ``target`` in the sandbox: nothing is granted, nothing outside is touched, nothing strikes.
+
+    The guest is given the recorded request to the byte, and the recorded clock and seed. Its n-th host call must be the
+    recorded n-th; from the first that is not all are denied, as revoked grants are. It may burn twice the recorded fuel
+    (and 10 million in any case), never more than its limits say; its deadline is its own. It cannot tell a replay from
+    a call but by what the host answers: from a denial, and never from one where it asks what it asked before.
+
+    Raises :class:`ToolError` where the host could not run it (``overloaded``: it got no slot, or no CPU time).
+    """
+    prepared = await anyio.to_thread.run_sync(_prepare, target, recording)
+    if prepared.problems:
+        # A call of that version would not get as far as the guest.
+        detail = "; ".join(prepared.problems)
+        refused = ToolError("invalid_arguments", tool=recording.tool, detail=detail)
+        return await _replayed(target, recording, refused, CallMeter(CallClock(0)), None)
+    limits = target.limits
+    if recording.fuel is not None:
+        limits = limits.lowest({"fuel": max(2 * recording.fuel, _FUEL_FLOOR)})
+    meter = CallMeter(CallClock(limits.deadline_ms))
+    outcome: HandlerResult | ToolError
+    try:
+        outcome = await sandbox.call(
+            target.module,
+            tool=recording.tool,
+            arguments=prepared.arguments,
+            context=prepared.context,
+            limits=limits,
+            meter=meter,
+            capabilities=prepared.capabilities,
+        )
+    except ToolError as error:
+        if _is_hosts_fault(error, meter, limits):
+            raise ToolError("overloaded", tool=recording.tool, detail="the host could not run the call") from None
+        outcome = error
+    return await _replayed(target, recording, outcome, meter, prepared.capabilities.divergence())
+
+
+def _prepare(target: ReplayTarget, recording: Recording) -> _Prepared:
+    arguments = recording.arguments
+    capabilities = RecordedCapabilities(recording.host_calls, clock_ns=recording.clock_ns, seed=recording.seed)
+    return _Prepared(arguments, recording.context, capabilities, target.schema.problems(arguments))
+
+
+def _is_hosts_fault(error: ToolError, meter: CallMeter, limits: Limits) -> bool:
+    if error.reason == "capability_fault":
+        return False  # It met a recorded fault, which the recorded version bore.
+    if error.reason == "deadline":
+        # As for a strike: a guest that got no CPU time says nothing about itself.
+        return 2 * meter.guest_cpu_ms * meter.at_once < limits.deadline_ms
+    return KINDS[error.reason] == "host"
+
+
+async def _replayed(
+    target: ReplayTarget,
+    recording: Recording,
+    outcome: HandlerResult | ToolError,
+    meter: CallMeter,
+    diverged: Divergence | None,
+) -> Replay:
+    crash = outcome if isinstance(outcome, ToolError) else None
+    kind: Kind = "ok"
+    if crash is not None:
+        kind = "refused" if KINDS[crash.reason] == "refused" else "crashed"
+    elif isinstance(outcome, Failed):
+        kind = "failed"
+    same, diff = await _compared(recording, outcome)
+    return Replay(
+        id=recording.id,
+        tool=recording.tool,
+        recorded_artifact=recording.artifact,
+        recorded_generation=recording.generation,
+        recorded_kind=recording.kind,
+        recorded_reason=recording.reason,
+        recorded_fuel=recording.fuel,
+        redacted=recording.redacted,
+        artifact=target.artifact,
+        kind=kind,
+        reason=crash.reason if crash is not None else "failed" if kind == "failed" else None,
+        limit=None if crash is None else crash.limit,
+        value=None if crash is None else crash.value,
+        fuel=meter.fuel_used,
+        detail="" if crash is None else inert(crash.detail, limit=_DETAIL_CHARS),
+        backtrace=() if crash is None else crash.backtrace,
+        same=same,
+        diff=diff,
+        diverged=diverged,
+    )
+
+
+async def _compared(recording: Recording, outcome: HandlerResult | ToolError) -> tuple[bool, str]:
+    if not isinstance(outcome, ToolError) and recording.answer is not None:
+        try:
+            if encoded(answer_of(outcome), at_once=True) == recording.answer:
+                return True, ""
+        except TooLarge:
+            pass
+    elif isinstance(outcome, ToolError) and recording.answer is None and outcome.reason == recording.reason:
+        return True, ""
+    return await anyio.to_thread.run_sync(_difference, recording, outcome)
+
+
+def _difference(recording: Recording, outcome: HandlerResult | ToolError) -> tuple[bool, str]:
+    then: Any = {"crashed": recording.reason} if recording.answer is None else decoded(recording.answer)
+    if isinstance(outcome, ToolError):
+        word = "refused" if KINDS[outcome.reason] == "refused" else "crashed"
+        return False, answer_diff(then, {word: outcome.reason})
+    now = answer_of(outcome)
+    if recording.answer is not None and encoded(now) == recording.answer:
+        return True, ""
+    return False, answer_diff(then, now)
