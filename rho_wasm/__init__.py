@@ -16,6 +16,7 @@ require_supported_platform()
 
 from rho_wasm.builtin import builtin_tools
 from rho_wasm.calls import CallMeter, RunningCall, ToolCall, ToolContext
+from rho_wasm.capabilities import Capability, CapabilityContext, capability
 from rho_wasm.dynamic.artifact import Artifact
 from rho_wasm.dynamic.generation import Candidate, Generation
 from rho_wasm.dynamic.review import Review
@@ -61,7 +62,7 @@ from rho_wasm.events import (
 )
 from rho_wasm.executor import DefaultExecutor, ToolExecutor
 from rho_wasm.gates import Allow, Block, Gate, allow_all
-from rho_wasm.grants import Grant
+from rho_wasm.grants import Bounds, Grant
 from rho_wasm.host import Host
 from rho_wasm.limits import HostLimits, Limits
 from rho_wasm.loop import LoopOutcome, ToolLoop, retry
@@ -81,10 +82,13 @@ __all__ = [
     "Artifact",
     "AskUser",
     "Block",
+    "Bounds",
     "BuildError",
     "CallLog",
     "CallMeter",
     "Candidate",
+    "Capability",
+    "CapabilityContext",
     "CapabilityError",
     "Closed",
     "Corrupt",
@@ -156,6 +160,7 @@ __all__ = [
     "allow_all",
     "build",
     "builtin_tools",
+    "capability",
     "retry",
     "tool",
 ]

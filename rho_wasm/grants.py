@@ -42,6 +42,7 @@ __all__ = [
     "SecretName",
     "ToolCallBounds",
     "capability_name",
+    "is_reserved",
 ]
 
 HTTP_METHODS: Final = ("GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE")
@@ -318,3 +319,10 @@ BOUNDS: Mapping[str, type[Bounds]] = MappingProxyType(
     }
 )
 """The bounds of each capability that ships, by its name."""
+
+_RESERVED: Final = frozenset(name.partition(".")[0] for name in BOUNDS)
+
+
+def is_reserved(name: str) -> bool:
+    """Whether ``name`` begins as those of the capabilities that ship do (``kv.``), which a host's own never do."""
+    return name.partition(".")[0] in _RESERVED

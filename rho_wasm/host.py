@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager, closing
 from functools import partial
 
 import anyio.to_thread
 
+from rho_wasm.calls import ToolCall, ToolContext
+from rho_wasm.capabilities.capability import Capability
 from rho_wasm.dynamic.artifact import Artifact
 from rho_wasm.dynamic.gates import Approve
 from rho_wasm.dynamic.outputs import StoreOutputs
@@ -18,10 +20,12 @@ from rho_wasm.dynamic.store import Store
 from rho_wasm.events import OnEvent
 from rho_wasm.executor import DefaultExecutor
 from rho_wasm.gates import Gate, allow_all
+from rho_wasm.host_capabilities import check_own, host_capabilities, secrets_of
 from rho_wasm.host_threads import HostThreads
 from rho_wasm.limits import HostLimits, Limits
 from rho_wasm.policy import Policy
 from rho_wasm.registry import ToolRegistry
+from rho_wasm.results import ToolResult
 from rho_wasm.runner import ToolRunner
 from rho_wasm.sandbox import NativeCache, Sandbox
 from rho_wasm.sandbox.images import EngineFinder
@@ -48,6 +52,7 @@ class Host:
         source: DynamicSource,
         registry: ToolRegistry,
         runner: ToolRunner,
+        capabilities: tuple[Capability, ...],
     ) -> None:
         self.policy = policy
         self.limits = limits
@@ -56,6 +61,8 @@ class Host:
         self.source = source
         self.registry = registry
         self.runner = runner
+        self.capabilities = capabilities
+        """What there is to grant here."""
 
     @classmethod
     @asynccontextmanager
@@ -69,6 +76,8 @@ class Host:
         policy: Policy | str | os.PathLike[str] | None = None,
         limits: HostLimits | Limits | None = None,
         approve: Approve | None = None,
+        capabilities: Iterable[Capability] = (),
+        secrets: Mapping[str, str] | None = None,
         redact: Redact | None = None,
         on_event: OnEvent | None = None,
         workers: int = 0,
@@ -80,12 +89,14 @@ class Host:
         ``core`` tools come first and their names always win (None: the built-in ones, ``[]``: none); then the dynamic
         source, then ``sources`` in their order. ``gate`` is asked before each call. ``policy`` is a :class:`Policy` or
         the path of its TOML file; None is the default policy. ``limits`` bound the host, or, given :class:`Limits`,
-        each call. ``approve`` answers the switch gate ``approval``. ``redact`` is given each recorded call as plain
-        data before it is written, in a thread, and answers what is to be kept of it, or None: where it raises, nothing
-        is kept. ``on_event`` hears every event, in the event loop's thread. ``workers`` above 0 is how many processes
-        run guests; else this process does. ``way`` is how it calls them (:class:`Sandbox`). ``engines`` has the
-        interpreters of tools that are images over one (Python, JavaScript), or is a function that finds them; None is
-        this user's own shelf. Nothing is installed there: an image over an engine that is missing is refused. A
+        each call. ``approve`` answers the switch gate ``approval``. ``capabilities`` are the host's own (see
+        :func:`rho_wasm.capability`), for policies to grant beside those that ship; ``secrets`` are values of the
+        policy's ``[secrets]`` by name, before those that it says where to find. ``redact`` is given each recorded call
+        as plain data before it is written, in a thread, and answers what is to be kept of it, or None: where it raises,
+        nothing is kept. ``on_event`` hears every event, in the event loop's thread. ``workers`` above 0 is how many
+        processes run guests; else this process does. ``way`` is how it calls them (:class:`Sandbox`). ``engines`` has
+        the interpreters of tools that are images over one (Python, JavaScript), or is a function that finds them; None
+        is this user's own shelf. Nothing is installed there: an image over an engine that is missing is refused. A
         :class:`Store` that was handed in stays open; everything else is closed at the end.
 
         Raises :class:`rho_wasm.errors.PolicyError` and :class:`rho_wasm.errors.StoreError`: then nothing was started.
@@ -94,12 +105,29 @@ class Host:
             raise TypeError(f"limits are Limits or HostLimits, not a {type_name(limits)}")
         if not callable(gate):
             raise TypeError(f"a gate is a function (call, context), not a {type_name(gate)}")
-        loaded = policy if isinstance(policy, Policy) else Policy() if policy is None else Policy.load(policy)
+        own = check_own(capabilities)
+        if policy is None:
+            policy = Policy()
+        loaded = policy if isinstance(policy, Policy) else Policy.load(policy, capabilities=own)
+        known_secrets = secrets_of(loaded, secrets)
         bounds = HostLimits(call=limits) if isinstance(limits, Limits) else limits or HostLimits()
         shelf = engines if isinstance(engines, EngineShelf) else EngineShelf.default()
         find = shelf.find if engines is None or isinstance(engines, EngineShelf) else engines
         opened = store if isinstance(store, Store) else await anyio.to_thread.run_sync(Store.open, store)
+
+        async def run_for(call: ToolCall, caller: ToolContext, timeout_ms: int) -> ToolResult:
+            return await runner.run_for(call, caller, timeout_ms)
+
         try:
+            granted = host_capabilities(
+                own,
+                policy=loaded,
+                store=opened,
+                run=run_for,
+                secrets=known_secrets,
+                kv_bytes=bounds.kv_bytes,
+                on_event=on_event,
+            )
             async with (
                 Sandbox(
                     limits=bounds,
@@ -116,6 +144,7 @@ class Host:
                     limits=bounds,
                     approve=approve,
                     rebuild=partial(_rebuild, images),
+                    capabilities=granted,
                     redact=redact,
                     on_event=on_event,
                 ) as source,
@@ -138,6 +167,7 @@ class Host:
                         source=source,
                         registry=registry,
                         runner=runner,
+                        capabilities=granted,
                     )
         finally:
             if opened is not store:

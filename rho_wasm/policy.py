@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
@@ -259,20 +259,20 @@ class Policy(_Frozen):
         said: list[tuple[int | None, str]] = []
         for name, (pattern, value) in self._lowering(tool).items():
             words = f'tools."{pattern}" limits.{name} = {inert(_toml(value), limit=500)}'
-            said.append((self._line("tools", pattern, "limits", name), words))
+            said.append((self.line("tools", pattern, "limits", name), words))
         entry = self._granting(tool)
         if entry is not None:
             grants = self.tools[entry].grants
             for name, bounds in grants.items():
                 words = f'tools."{entry}" grants."{name}" = {inert(_toml(bounds), limit=500)}'
-                said.append((self._line("tools", entry, "grants", name), words))
+                said.append((self.line("tools", entry, "grants", name), words))
             if not grants:
-                said.append((self._line("tools", entry, "grants"), f'tools."{entry}" grants = {{}}'))
+                said.append((self.line("tools", entry, "grants"), f'tools."{entry}" grants = {{}}'))
         for section in ("gates", "strikes", "isolation", "guests", "recordings"):
             part: BaseModel = getattr(self, section)
             for name in sorted(part.model_fields_set):
                 words = f"{section}.{name} = {inert(_toml(getattr(part, name)), limit=500)}"
-                said.append((self._line(section, name), words))
+                said.append((self.line(section, name), words))
         return said
 
     def unmatched(self, tools: Iterable[str]) -> list[tuple[int | None, str]]:
@@ -286,13 +286,19 @@ class Policy(_Frozen):
                     where = ("tools", entry, "grants", capability, "tools")
                     rules += [(where, pattern) for pattern in bounds.tools]
         return [
-            (self._line(*where), f"{'.'.join(where)}: no tool matches {pattern!r}")
+            (self.line(*where), f"{'.'.join(where)}: no tool matches {pattern!r}")
             for where, pattern in rules
             if not any(matches(pattern, name) for name in names)
         ]
 
-    def _line(self, *key: str) -> int | None:
+    def line(self, *key: str) -> int | None:
+        """Where ``key`` stands in the policy's file, or the nearest table around it; None without a file."""
         return self._file.line_of(key) if self._file is not None else None
+
+    def refusal(self, key: Sequence[str], detail: str, *, reason: str = "policy_invalid") -> PolicyError:
+        """What is wrong with ``key``, which only a host can see: an error that names file, line and key."""
+        words = f"{inert('.'.join(key), limit=200)}: {detail}"
+        return PolicyError(words, reason=reason, source=None if self._file is None else self._file.place(key))
 
     def _matching(self, tool: str) -> list[str]:
         """The patterns that mean ``tool``, the most specific one last."""

@@ -49,11 +49,15 @@ class PolicyFile:
                 return line
         return None
 
+    def place(self, key: Sequence[str]) -> str:
+        """The file and the line of ``key``, in words."""
+        line = self.line_of(key)
+        return f"{self.name}, line {line}" if line is not None else self.name
+
     def refusal(self, error: ValidationError, model: type[BaseModel]) -> PolicyError:
         """The first thing wrong, as an error that names file, line, key and what is allowed."""
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         key = [str(step) for step in first["loc"] if step != "[key]"]
-        line = self.line_of(key)
         if first["type"] == "extra_forbidden":
             allowed = ", ".join(sorted(_fields(model, key[:-1])))
             words = f"unknown key (allowed: {allowed})"
@@ -62,8 +66,7 @@ class PolicyFile:
         else:
             words = first["msg"].removeprefix("Value error, ")
         reason = _REASONS.get(first["type"], "policy_invalid")
-        where = f"{self.name}, line {line}" if line is not None else self.name
-        return PolicyError(f"{inert('.'.join(key), limit=200)}: {words}", reason=reason, source=where)
+        return PolicyError(f"{inert('.'.join(key), limit=200)}: {words}", reason=reason, source=self.place(key))
 
 
 def _paths(line: str) -> Iterator[tuple[str, ...]]:

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, PlainValidator, TypeAdapter
 from rho_wasm.calls import ToolCall, ToolContext
 from rho_wasm.cancellation import let_through
 from rho_wasm.errors import CapabilityError
-from rho_wasm.grants import BOUNDS, Bounds, NoBounds, capability_name
+from rho_wasm.grants import BOUNDS, Bounds, NoBounds, capability_name, is_reserved
 from rho_wasm.host_threads import HostThreads, NoThread
 from rho_wasm.signatures import arguments_model, is_async
 
@@ -22,7 +22,6 @@ __all__ = ["Arguments", "Capability", "CapabilityContext", "capability"]
 Now: TypeAlias = Callable[[Any, "CapabilityContext"], Any]
 Later: TypeAlias = Callable[[Any, "CapabilityContext"], Awaitable[Any]]
 
-_RESERVED: Final = frozenset(name.partition(".")[0] for name in BOUNDS)
 _PLAIN: Final = (type(None), bool, int, float, str, bytes, Any)
 
 
@@ -109,8 +108,8 @@ def capability(
     Raises ValueError for a name that is not two or more lower-case words joined by dots, or is one of the host's
     (``kv.``, ``http.`` and so on); TypeError for a function that :func:`rho_wasm.tool` would not take.
     """
-    if capability_name(name).partition(".")[0] in _RESERVED:
-        raise ValueError(f"{name}: names that begin with {', '.join(sorted(_RESERVED))} are the host's own")
+    if is_reserved(capability_name(name)):
+        raise ValueError(f"{name}: names that begin as those of {', '.join(sorted(BOUNDS))} do are the host's own")
 
     def made(function: Callable[..., Any]) -> Capability:
         arguments, context_name = arguments_model(

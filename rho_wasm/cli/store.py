@@ -394,6 +394,10 @@ def _show_review(output: Output, review: Review) -> None:
             f"  {each.provenance}: {each.language or 'unknown language'}, {each.toolchain or 'unknown toolchain'}"
         )
         output.say(f"  may ask for: {', '.join(each.capabilities) or 'nothing'}; {each.examples} examples")
+        if each.not_granted:
+            output.say(f"  is not granted: {', '.join(each.not_granted)}", style="yellow")
+        for change in each.grant_changes:
+            output.say("  ", change.words, style="bold")
         if each.quarantines:
             output.say(f"  {each.quarantines} versions of that name are quarantined", style="red")
         if each.source is None:

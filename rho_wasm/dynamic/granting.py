@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 from rho_wasm.capabilities.capability import Capability
 from rho_wasm.capabilities.granted import Granted
-from rho_wasm.frozen import FrozenMap
+from rho_wasm.frozen import FrozenMap, thaw
 from rho_wasm.grants import Grant
 from rho_wasm.policy import Policy
 from rho_wasm.untrusted import inert
 
-__all__ = ["NOTHING_GRANTED", "effective_grants", "grants_to_stage"]
+__all__ = ["NOTHING_GRANTED", "GrantChange", "effective_grants", "grant_changes", "grants_to_stage"]
 
 NOTHING_GRANTED: Mapping[str, Granted] = MappingProxyType({})
 
@@ -69,3 +71,48 @@ def effective_grants(
         except ValueError:  # A ValidationError is one.
             continue
     return MappingProxyType(granted) if granted else NOTHING_GRANTED
+
+
+@dataclass(frozen=True, slots=True)
+class GrantChange:
+    """How what a version is granted of one capability differs from another version's. None: nothing."""
+
+    capability: str
+    before: Mapping[str, Any] | None
+    after: Mapping[str, Any] | None
+
+    @property
+    def words(self) -> str:
+        """One line: what is new, gone, or bounded otherwise. Bounds are an operator's words."""
+        if self.after is None:
+            return f"{self.capability} is no longer granted"
+        if self.before is None:
+            return f"{self.capability} is granted: {_bounds_text(self.after)}"
+        differing = [
+            f"{name} {_bound_text(self.before.get(name))} -> {_bound_text(self.after.get(name))}"
+            for name in sorted(self.before.keys() | self.after.keys())
+            if self.before.get(name) != self.after.get(name)
+        ]
+        return inert(f"{self.capability} changes: {', '.join(differing)}")
+
+    def as_json(self) -> dict[str, Any]:
+        return {"capability": self.capability, "before": thaw(self.before), "after": thaw(self.after)}
+
+
+def grant_changes(before: Iterable[Grant], after: Iterable[Grant]) -> tuple[GrantChange, ...]:
+    """What changes from the grants of one version to another's, by capability."""
+    old = {grant.capability: grant.bounds for grant in before}
+    new = {grant.capability: grant.bounds for grant in after}
+    return tuple(
+        GrantChange(name, old.get(name), new.get(name))
+        for name in sorted(old.keys() | new.keys())
+        if old.get(name) != new.get(name)
+    )
+
+
+def _bounds_text(bounds: Mapping[str, Any]) -> str:
+    return inert(", ".join(f"{name} {_bound_text(value)}" for name, value in sorted(bounds.items()))) or "no bounds"
+
+
+def _bound_text(value: Any) -> str:
+    return inert(json.dumps(thaw(value), ensure_ascii=False, default=str), limit=300)

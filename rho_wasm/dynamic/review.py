@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 from rho_wasm.dynamic.artifact import Artifact, Provenance
 from rho_wasm.dynamic.generation import Generation
+from rho_wasm.dynamic.granting import GrantChange, grant_changes
 from rho_wasm.dynamic.store import Store
 from rho_wasm.grants import Grant
 
@@ -22,7 +23,8 @@ class ToolReview:
 
     All text was written by whoever wrote the tool: print it with :func:`rho_wasm.untrusted.inert`. ``source`` is what
     the bytes were made of if ``provenance`` is ``built here``; else it is merely what somebody said. ``capabilities``
-    are what it may ask for at most, ``grants`` what it is given. ``quarantines`` counts versions of that name that are
+    are what it may ask for at most, ``grants`` what it is given, ``grant_changes`` how that differs from what the
+    version that it replaces has. ``quarantines`` counts versions of that name that are
     quarantined. For a removed tool only the ``previous_`` fields say something.
     """
 
@@ -39,8 +41,19 @@ class ToolReview:
     source: str | None = field(default=None, repr=False)
     previous_artifact: str | None = None
     previous_capabilities: tuple[str, ...] = ()
+    previous_grants: tuple[Grant, ...] = ()
     previous_source: str | None = field(default=None, repr=False)
     quarantines: int = 0
+
+    @property
+    def not_granted(self) -> tuple[str, ...]:
+        """What it may ask for and is denied."""
+        granted = {grant.capability for grant in self.grants}
+        return tuple(name for name in self.capabilities if name not in granted)
+
+    @property
+    def grant_changes(self) -> tuple[GrantChange, ...]:
+        return grant_changes(self.previous_grants, self.grants)
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -50,6 +63,8 @@ class ToolReview:
             "description": self.description,
             "capabilities": list(self.capabilities),
             "grants": [grant.model_dump(mode="json") for grant in self.grants],
+            "not_granted": list(self.not_granted),
+            "grant_changes": [change.as_json() for change in self.grant_changes],
             "examples": self.examples,
             "language": self.language,
             "toolchain": self.toolchain,
@@ -57,6 +72,7 @@ class ToolReview:
             "source": self.source,
             "previous_artifact": self.previous_artifact,
             "previous_capabilities": list(self.previous_capabilities),
+            "previous_grants": [grant.model_dump(mode="json") for grant in self.previous_grants],
             "previous_source": self.previous_source,
             "quarantines": self.quarantines,
         }
@@ -112,6 +128,7 @@ def _tool(store: Store, candidate: Generation, base: Generation, name: str, chan
             change=change,
             previous_artifact=previous_artifact,
             previous_capabilities=_capabilities(before),
+            previous_grants=() if old is None else old.grants,
             previous_source=None if before is None else before.source,
             quarantines=quarantines,
         )
@@ -131,6 +148,7 @@ def _tool(store: Store, candidate: Generation, base: Generation, name: str, chan
         source=artifact.source,
         previous_artifact=previous_artifact,
         previous_capabilities=_capabilities(before),
+        previous_grants=() if old is None else old.grants,
         previous_source=None if before is None else before.source,
         quarantines=quarantines,
     )
