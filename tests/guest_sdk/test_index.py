@@ -31,6 +31,26 @@ def test_every_extra_that_it_names_is_one() -> None:
     assert [extra for extra in named if f"\n{extra} = [" not in project] == []
 
 
+def test_how_the_host_is_asked_is_told_in_the_words_of_each_sdk() -> None:
+    """The vector guests use these words, and are built and called."""
+    rows = re.findall(
+        r"^\| ([\w+]+) \| `(.+?)`.* \| `(.+?)` \|$", _TEXT.partition("## Asking the host")[2], re.MULTILINE
+    )
+    sources = {guest.language: guest.source.read_text(encoding="utf-8") for guest in GUESTS}
+    assert {language.lower().replace("+", "p") for language, _, _ in rows} == sources.keys()
+    for language, declared, asked in rows:
+        source = sources[language.lower().replace("+", "p")]
+        for words in (declared, asked):
+            [name] = re.findall(r"[\w.:]*(?:apabilit|APABILIT|[hH]ost_?[cC]all|host\b)[\w.]*", words)[:1]
+            assert name in source, (language, name)
+
+
+def test_every_link_leads_to_a_file() -> None:
+    for page in (README, *README.parent.glob("*/README.md")):
+        for target in re.findall(r"\]\(([^)#:]+)(?:#\w+)?\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), (page, target)
+
+
 def test_the_table_of_figures_has_every_sdk() -> None:
     _, _, rest = _TEXT.partition(BEGIN)
     lines = [line for line in rest.partition(END)[0].splitlines() if line.startswith("|")]
