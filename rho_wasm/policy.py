@@ -53,7 +53,7 @@ __all__ = [
     "ToolPolicy",
 ]
 
-KNOWN_GATES: Final = ("examples", "approval")
+KNOWN_GATES: Final = ("examples", "replay", "approval")
 _MAX_FILE_BYTES: Final = 1024 * 1024
 
 
@@ -63,8 +63,6 @@ class _Frozen(BaseModel):
 
 def _known_gates(names: tuple[str, ...]) -> tuple[str, ...]:
     for name in names:
-        if name == "replay":
-            raise ValueError("the gate 'replay' is not available in this version")
         if name not in KNOWN_GATES:
             raise ValueError(f"unknown gate {inert(name, limit=80)!r} (known: {', '.join(KNOWN_GATES)})")
     if len(set(names)) < len(names):
@@ -157,7 +155,7 @@ class RecordingPolicy(_Frozen):
     per_tool: PositiveInt = 100
     """Calls kept of one tool; the oldest go first."""
     bytes_per_tool: PositiveInt = 4 * MIB
-    """All that is kept of one tool. A call that is larger alone is not kept."""
+    """All that is kept of one tool. A call that is larger alone, or than 1 MiB, is not kept."""
     skip: tuple[ToolPattern, ...] = ()
     """Tools of which nothing is kept: names, or prefixes ending in ``*``."""
     gate_calls: NaturalInt = 50

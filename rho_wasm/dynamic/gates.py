@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections import defaultdict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
@@ -17,6 +17,8 @@ from rho_wasm.dynamic.artifact import Artifact
 from rho_wasm.dynamic.examples import example_problem
 from rho_wasm.dynamic.generation import Generation, ToolVersion, Verdict
 from rho_wasm.dynamic.modules import ModulePool
+from rho_wasm.dynamic.replay_report import ReplayReport
+from rho_wasm.dynamic.replayer import Replayer
 from rho_wasm.dynamic.review import Review, review_of
 from rho_wasm.dynamic.store import Store
 from rho_wasm.dynamic.strikes import Quarantine, within_an_hour
@@ -50,7 +52,8 @@ class _Undecided(Exception):
 
 
 class SwitchGates:
-    """Asks the gates in their order: ``admission`` always, then of ``examples`` and ``approval`` what the policy names.
+    """Asks the gates in their order: ``admission`` always, then of ``examples``, ``replay`` and ``approval`` what the
+    policy names.
 
     Where three versions of one name, of one artifact or of one author were quarantined within an hour, a candidate that
     brings such a one needs approval in any case. What the gates run never counts as a strike.
@@ -66,6 +69,7 @@ class SwitchGates:
         limits: Callable[[ToolDeclaration, ToolVersion, Manifest, bool], Limits],
         approve: Approve | None,
         rebuild: Rebuild | None,
+        replayer: Replayer,
     ) -> None:
         self._store = store
         self._sandbox = sandbox
@@ -74,6 +78,7 @@ class SwitchGates:
         self._limits = limits
         self._approve = approve
         self._rebuild = rebuild
+        self._replayer = replayer
 
     async def judge(self, candidate: Generation, held: AsyncExitStack) -> None:
         """Returns if every gate said yes. The modules that it loaded stay loaded as long as ``held``.
@@ -86,9 +91,12 @@ class SwitchGates:
         ]
         if "examples" in self._policy.gates.on:
             gates.append(("examples", self._examples))
+        replays: dict[str, ReplayReport] = {}
+        if "replay" in self._policy.gates.on:
+            gates.append(("replay", partial(self._replay, reports=replays)))
         laundering = await anyio.to_thread.run_sync(self._laundering, candidate)
         if "approval" in self._policy.gates.on or laundering:
-            gates.append(("approval", partial(self._approval, because=laundering)))
+            gates.append(("approval", partial(self._approval, because=laundering, replays=replays)))
         passed: list[Verdict] = []
         for name, gate in gates:
             try:
@@ -100,16 +108,29 @@ class SwitchGates:
                 rejection = GateRejected(candidate.number, name, problems)
                 await self._record(candidate, [*passed, Verdict(name, False, problems)], rejected=f"by the gate {name}")
                 raise rejection
-            passed.append(Verdict(name, True))
+            notes = tuple(report.summary() for report in replays.values()) if name == "replay" else ()
+            passed.append(Verdict(name, True, notes))
         await self._record(candidate, passed, rejected=None)
 
     async def review(self, candidate: Generation) -> Review:
-        """What a person is shown. A claimed artifact with source is first rebuilt and compared, byte for byte."""
+        """What a person is shown. A claimed artifact with source is first rebuilt and compared, byte for byte.
+
+        Where the policy has the gate ``replay`` the recorded calls are replayed for it.
+        """
+        replays: dict[str, ReplayReport] = {}
+        if "replay" in self._policy.gates.on and candidate.state == "candidate":
+            try:
+                await self._replay(candidate, reports=replays)
+            except _Undecided:
+                replays.clear()  # A review says nothing of them then; the gate itself will.
+        return await self._reviewed(candidate, replays)
+
+    async def _reviewed(self, candidate: Generation, replays: Mapping[str, ReplayReport]) -> Review:
         for sha256 in sorted({candidate.tools[name].artifact for name in _coming(candidate)}):
             artifact = await anyio.to_thread.run_sync(self._store.artifact, sha256)
             if self._rebuild is not None and artifact.source is not None and artifact.provenance == "claimed":
                 await self._confirm(artifact, self._rebuild)
-        return await anyio.to_thread.run_sync(review_of, self._store, candidate)
+        return await anyio.to_thread.run_sync(review_of, self._store, candidate, replays)
 
     async def _record(self, candidate: Generation, verdicts: list[Verdict], *, rejected: str | None) -> None:
         await anyio.to_thread.run_sync(
@@ -163,7 +184,21 @@ class SwitchGates:
                 break
         return problems
 
-    async def _approval(self, candidate: Generation, *, because: str) -> tuple[str, ...]:
+    async def _replay(self, candidate: Generation, *, reports: dict[str, ReplayReport]) -> tuple[str, ...]:
+        """Fills ``reports``, by tool; a tool that differs from what it was is told of there, and is no problem."""
+        try:
+            found = await self._replayer.candidate(candidate, calls=self._policy.recordings.gate_calls)
+        except ToolError as error:
+            raise _Undecided(f"the host could not replay a call ({error.reason}): activate it again") from None
+        reports |= {report.tool: report for report in found}
+        problems = [problem for report in found for problem in report.problems()]
+        if len(problems) > _PROBLEMS:
+            return (*problems[:_PROBLEMS], "there may be more: mend these first")
+        return tuple(problems)
+
+    async def _approval(
+        self, candidate: Generation, *, because: str, replays: Mapping[str, ReplayReport]
+    ) -> tuple[str, ...]:
         said = await anyio.to_thread.run_sync(self._store.approvals.get, candidate.number)
         if said is not None:
             return () if said.yes else (f"{said.by} said no" + (f": {said.note}" if said.note else ""),)
@@ -171,7 +206,7 @@ class SwitchGates:
             raise _Undecided(
                 f"it waits for a person's yes{because}: rho-wasm approve {candidate.number}, then activate it again"
             )
-        answer = await _ask(self._approve, await self.review(candidate))
+        answer = await _ask(self._approve, await self._reviewed(candidate, replays))
         if answer is True:
             return ()
         if isinstance(answer, str):

@@ -79,7 +79,8 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What one switch gate said of a candidate. ``problems`` are lines that a model can act on."""
+    """What one switch gate said of a candidate. ``problems`` are lines that a model can act on; where it passed, what
+    there is to know all the same."""
 
     gate: str
     passed: bool

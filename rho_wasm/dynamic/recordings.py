@@ -69,6 +69,11 @@ class Recordings:
                 return _rows(connection, "TRUE ORDER BY id DESC LIMIT ?", (limit,))
             return _rows(connection, "tool = ? ORDER BY id DESC LIMIT ?", (tool, limit))
 
+    def find(self, ids: Iterable[int]) -> tuple[RecordingRow, ...]:
+        """Those of ``ids`` that are there, in that order."""
+        with self._database.read() as connection:
+            return tuple(row for id in ids if 0 < id < 2**63 for row in _rows(connection, "id = ?", (id,)))
+
     def worked(self, tool: str, *, limit: int) -> tuple[RecordingRow, ...]:
         """The latest recordings of ``tool``, by whichever version, in which it answered. The newest first."""
         with self._database.read() as connection:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 from rho_wasm.dynamic.artifact import Artifact, Provenance
 from rho_wasm.dynamic.generation import Generation
 from rho_wasm.dynamic.granting import GrantChange, grant_changes
+from rho_wasm.dynamic.replay_report import ReplayReport
 from rho_wasm.dynamic.store import Store
 from rho_wasm.grants import Grant
 
@@ -24,8 +25,9 @@ class ToolReview:
     All text was written by whoever wrote the tool: print it with :func:`rho_wasm.untrusted.inert`. ``source`` is what
     the bytes were made of if ``provenance`` is ``built here``; else it is merely what somebody said. ``capabilities``
     are what it may ask for at most, ``grants`` what it is given, ``grant_changes`` how that differs from what the
-    version that it replaces has. ``quarantines`` counts versions of that name that are
-    quarantined. For a removed tool only the ``previous_`` fields say something.
+    version that it replaces has. ``quarantines`` counts versions of that name that are quarantined. ``replay`` is what
+    became of recorded calls on it, where the policy has them replayed and there are some: it shows what users asked.
+    For a removed tool only the ``previous_`` fields say something.
     """
 
     tool: str
@@ -44,6 +46,7 @@ class ToolReview:
     previous_grants: tuple[Grant, ...] = ()
     previous_source: str | None = field(default=None, repr=False)
     quarantines: int = 0
+    replay: ReplayReport | None = field(default=None, repr=False)
 
     @property
     def not_granted(self) -> tuple[str, ...]:
@@ -75,6 +78,7 @@ class ToolReview:
             "previous_grants": [grant.model_dump(mode="json") for grant in self.previous_grants],
             "previous_source": self.previous_source,
             "quarantines": self.quarantines,
+            "replay": None if self.replay is None else self.replay.as_json(),
         }
 
 
@@ -98,7 +102,7 @@ class Review:
         }
 
 
-def review_of(store: Store, candidate: Generation) -> Review:
+def review_of(store: Store, candidate: Generation, replays: Mapping[str, ReplayReport]) -> Review:
     """Gathers a review from the store. Raises :class:`StoreError`, :class:`Corrupt` for a damaged new artifact."""
     base = candidate if candidate.parent is None else store.generation(candidate.parent)
     changes = candidate.changes
@@ -112,7 +116,11 @@ def review_of(store: Store, candidate: Generation) -> Review:
         parent=candidate.parent,
         author=candidate.author,
         note=candidate.note,
-        tools=tuple(_tool(store, candidate, base, name, change) for change, names in kinds for name in names),
+        tools=tuple(
+            replace(_tool(store, candidate, base, name, change), replay=replays.get(name))
+            for change, names in kinds
+            for name in names
+        ),
     )
 
 

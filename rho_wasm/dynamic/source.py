@@ -27,6 +27,9 @@ from rho_wasm.dynamic.live import LiveTools
 from rho_wasm.dynamic.modules import ModulePool
 from rho_wasm.dynamic.offer import OfferMaker
 from rho_wasm.dynamic.recorder import Recorder, RecorderStatistics, Redact
+from rho_wasm.dynamic.recording import RecordingRow
+from rho_wasm.dynamic.replay_report import ReplayReport
+from rho_wasm.dynamic.replayer import Replayer
 from rho_wasm.dynamic.review import Review
 from rho_wasm.dynamic.store import Store
 from rho_wasm.dynamic.strikes import Quarantine, Strike, StrikeLedger
@@ -102,6 +105,7 @@ class DynamicSource:
             capabilities={capability.name: capability for capability in capabilities},
             recorder=self._recorder,
         )
+        self._replayer = Replayer(store, sandbox, modules=self._modules, limits=maker.limits)
         self._gates = SwitchGates(
             store,
             sandbox,
@@ -110,6 +114,7 @@ class DynamicSource:
             limits=maker.limits,
             approve=approve,
             rebuild=rebuild,
+            replayer=self._replayer,
         )
         self._closed = False
         self._guard.refresh(store.quarantines())
@@ -260,6 +265,21 @@ class DynamicSource:
         """What a person is shown before saying yes: sources, capabilities, provenance, what changes."""
         number = candidate.number if isinstance(candidate, Generation) else candidate
         return await self._gates.review(await self._in_thread(partial(self.store.generation, number)))
+
+    async def replay(
+        self, recordings: Iterable[RecordingRow], *, against: Generation | int | Artifact | None = None
+    ) -> tuple[ReplayReport, ...]:
+        """What recorded calls (rows of ``store.recordings``) come to on the live generation, another, or an artifact.
+
+        Runs in the sandbox with the recorded answers of the host, as the gate ``replay`` does: nothing is touched and
+        nothing strikes. A report for each tool. Raises :class:`UnknownGeneration`, :class:`ModuleRejected`,
+        :class:`StoreError`, and :class:`ToolError` (``overloaded``) where the host could not run one.
+        """
+        if against is None:
+            against = self.live()
+        elif isinstance(against, int):
+            against = await self._in_thread(partial(self.store.generation, against))
+        return await self._replayer.rows(recordings, against)
 
     def live(self) -> Generation:
         """The generation that is offered now."""
