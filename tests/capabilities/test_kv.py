@@ -17,6 +17,11 @@ from tests.capabilities.asking import Asking
 
 
 @pytest.fixture
+def anyio_backend(slow_on_trio: str) -> str:
+    return slow_on_trio
+
+
+@pytest.fixture
 def store() -> Iterator[Store]:
     with Store.open(":memory:") as store:
         yield store
