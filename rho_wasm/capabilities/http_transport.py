@@ -40,6 +40,8 @@ __all__ = [
 _READ_BYTES: Final = 16 * 1024
 _MOST_ATTEMPTS: Final = 4
 _FRAMING_BYTES: Final = 64 * 1024
+_PIECE_BYTES: Final = 64
+"""What a piece of the content counts for beside its bytes: a million chunks of one byte take their time to parse."""
 
 TRANSPORT_ERRORS: Final = (
     httpcore2.NetworkError,
@@ -225,7 +227,8 @@ async def exchange(
         async with aclosing(response.aiter_stream()) as pieces:
             async for piece in pieces:
                 content.feed(piece)
-                # Thousands of chunks may be there at once.
+                meter.count(_PIECE_BYTES)
+                # Many more may be there already.
                 await anyio.lowlevel.checkpoint()
         return Response(response.status, fields, content.whole())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from typing import Any
 import anyio
 import anyio.abc
 import pytest
+from anyio.streams.tls import TLSListener
 
 from rho_wasm.calls import ToolCall, ToolContext
 from rho_wasm.capabilities import CapabilityContext
@@ -31,31 +33,35 @@ class Asked:
     body: bytes
 
 
-Answer = Callable[[Asked, anyio.abc.SocketStream], Awaitable[None]]
+Answer = Callable[[Asked, anyio.abc.ByteStream], Awaitable[None]]
 
 
 @dataclass
 class Server:
     port: int
+    scheme: str
     asked: list[Asked] = field(default_factory=list)
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"{self.scheme}://127.0.0.1:{self.port}"
 
 
 @asynccontextmanager
-async def serving(answer: bytes | Sequence[bytes] | Answer, *, host: str = "127.0.0.1") -> AsyncGenerator[Server]:
+async def serving(
+    answer: bytes | Sequence[bytes] | Answer, *, host: str = "127.0.0.1", tls: ssl.SSLContext | None = None
+) -> AsyncGenerator[Server]:
     """A server that answers each connection with ``answer``: bytes, the bytes of each request in turn, or a function.
     Each connection has one request."""
     async with await anyio.create_tcp_listener(local_host=host) as listener, anyio.create_task_group() as tasks:
-        server = Server(listener.extra(anyio.abc.SocketAttribute.local_port))
+        port = listener.extra(anyio.abc.SocketAttribute.local_port)
+        server = Server(port, "http" if tls is None else "https")
 
-        async def handle(stream: anyio.abc.SocketStream) -> None:
+        async def handle(stream: anyio.abc.ByteStream) -> None:
             async with stream:
                 try:
                     asked = await _read(stream)
-                except anyio.EndOfStream:
+                except (anyio.EndOfStream, anyio.BrokenResourceError):
                     return
                 server.asked.append(asked)
                 try:
@@ -66,12 +72,15 @@ async def serving(answer: bytes | Sequence[bytes] | Answer, *, host: str = "127.
                 except anyio.BrokenResourceError:
                     pass  # the client had enough
 
-        tasks.start_soon(listener.serve, handle)
+        if tls is None:
+            tasks.start_soon(listener.serve, handle)
+        else:
+            tasks.start_soon(TLSListener(listener, tls, standard_compatible=False).serve, handle)
         yield server
         tasks.cancel_scope.cancel()
 
 
-async def _read(stream: anyio.abc.SocketStream) -> Asked:
+async def _read(stream: anyio.abc.ByteStream) -> Asked:
     data = b""
     while b"\r\n\r\n" not in data:
         data += await stream.receive()

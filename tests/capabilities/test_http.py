@@ -225,7 +225,7 @@ async def test_sizes_and_counts_have_bounds() -> None:
 
 
 async def test_a_request_that_takes_too_long_is_given_up() -> None:
-    async def trickle(asked: Asked, stream: anyio.abc.SocketStream) -> None:
+    async def trickle(asked: Asked, stream: anyio.abc.ByteStream) -> None:
         await stream.send(b"HTTP/1.1 200 OK\r\nX: ")
         while True:
             await stream.send(b"y")
@@ -242,7 +242,7 @@ async def test_a_request_that_takes_too_long_is_given_up() -> None:
 async def test_whoever_cancels_the_call_cancels_the_request() -> None:
     reached = anyio.Event()
 
-    async def silent(asked: Asked, stream: anyio.abc.SocketStream) -> None:
+    async def silent(asked: Asked, stream: anyio.abc.ByteStream) -> None:
         reached.set()
         await anyio.sleep_forever()
 
@@ -280,7 +280,7 @@ async def test_proxies_of_the_environment_are_not_asked(monkeypatch: pytest.Monk
 
 
 async def test_an_endless_response_is_stopped_at_the_bound() -> None:
-    async def endless(asked: Asked, stream: anyio.abc.SocketStream) -> None:
+    async def endless(asked: Asked, stream: anyio.abc.ByteStream) -> None:
         head, piece = {
             "/body": (b"\r\n\r\n", b"x" * 1_000),
             "/chunks": (b"\r\nTransfer-Encoding: chunked\r\n\r\n", b"1\r\nx\r\n" * 100),
@@ -296,7 +296,7 @@ async def test_an_endless_response_is_stopped_at_the_bound() -> None:
 
     async with serving(endless) as at:
         for path in ("/body", "/chunks", "/extensions", "/header", "/headers", "/informational"):
-            bounds = granted(at.url, response_bytes=10_000, timeout_ms=20_000)
+            bounds = granted(at.url, response_bytes=1_000, header_bytes=1_000, timeout_ms=20_000)
             refused = await refusal({"url": at.url + path}, bounds)
             assert (refused.kind, path) == ("quota", path)
 

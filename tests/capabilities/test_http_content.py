@@ -70,7 +70,7 @@ def test_content_that_is_not_what_it_says_is_refused(encoding: str, data: bytes)
 @pytest.mark.parametrize("encoding", ["", "gzip", "deflate"])
 def test_a_body_may_have_the_bound_and_not_a_byte_more(encoding: str) -> None:
     def packed(data: bytes) -> bytes:
-        return {"gzip": gzip.compress, "deflate": zlib.compress}.get(encoding, bytes)(data)
+        return gzip.compress(data) if encoding == "gzip" else zlib.compress(data) if encoding else data
 
     assert len(decoded(encoding, packed(bytes(1_000)), most=1_000)) == 1_000
     assert decoded(encoding, packed(b""), most=0) == b""
@@ -79,13 +79,13 @@ def test_a_body_may_have_the_bound_and_not_a_byte_more(encoding: str) -> None:
 
 
 def test_a_bomb_is_not_inflated_beyond_the_bound() -> None:
-    bomb = gzip.compress(bytes(64 * MIB))
-    content = Content("gzip", most=MIB)
+    bomb = gzip.compress(bytes(16 * MIB))
+    content = Content("gzip", most=MIB // 4)
     tracemalloc.start()
     try:
         with pytest.raises(ContentTooLarge):
             content.feed(bomb)
-        assert tracemalloc.get_traced_memory()[1] < 4 * MIB
+        assert tracemalloc.get_traced_memory()[1] < MIB
     finally:
         tracemalloc.stop()
 

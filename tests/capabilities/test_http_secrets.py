@@ -1,0 +1,133 @@
+"""A guest says a secret's name; the value goes where the operator said, and never to the guest."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+from urllib.parse import quote
+
+import anyio.abc
+import pytest
+
+from rho_wasm.capabilities.secrets import Secrets
+from rho_wasm.secret_policy import SecretPolicy
+from tests.capabilities.http_server import Asked, fetch, granted, ok, redirect, refusal, serving
+
+VALUE = "s3cret/value+of=weather"
+
+
+def secrets_for(origin: str, **fields: Any) -> Secrets:
+    policy = SecretPolicy.model_validate({"origin": origin, **fields})
+    return Secrets.load({"weather": policy, "other": policy}, given={"weather": VALUE, "other": "value-of-other"})
+
+
+async def test_a_secret_is_sent_by_its_name() -> None:
+    async with serving(ok()) as at:
+        arguments = {"url": at.url, "secret": "weather"}
+        await fetch(arguments, granted(at.url, secrets=["weather"]), secrets=secrets_for(at.url))
+        keyed = secrets_for(at.url, header="X-Api-Key", prefix="")
+        await fetch(arguments, granted(at.url, secrets=["weather"]), secrets=keyed)
+        await fetch({"url": at.url}, granted(at.url, secrets=["weather"]), secrets=keyed)
+    assert at.asked[0].headers["authorization"] == f"Bearer {VALUE}"
+    assert at.asked[1].headers["x-api-key"] == VALUE
+    assert at.asked[2].headers.keys().isdisjoint({"authorization", "x-api-key"})
+
+
+async def test_guessing_names_tells_nothing() -> None:
+    async with serving(ok()) as at:
+        bounds = granted(at.url, secrets=["weather"])
+        refusals = {
+            (refused.kind, str(refused))
+            for name in ("other", "nobody", "WEATHER", "weather ", "", "../weather", "*")
+            for refused in [await refusal({"url": at.url, "secret": name}, bounds, secrets=secrets_for(at.url))]
+        }
+        # Granted, and the host has none of that name: the same answer.
+        bounds = granted(at.url, secrets=["gone"])
+        refused = await refusal({"url": at.url, "secret": "gone"}, bounds, secrets=secrets_for(at.url))
+    assert {(refused.kind, str(refused))} == refusals
+    assert len(refusals) == 1
+    assert at.asked == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "arguments"),
+    [
+        ({"path": "/v1"}, {}),
+        ({"path": "/v1"}, {"path": "/v10"}),
+        ({"path": "/v1"}, {"path": "/v1/%2e%2e/x"}),
+        ({"methods": ["POST"]}, {}),
+        ({"origin": "https://127.0.0.1"}, {}),
+        ({"origin": "http://127.0.0.1"}, {}),
+        ({"origin": "http://localhost:{port}"}, {}),
+    ],
+)
+async def test_a_secret_goes_to_its_own_origin_path_and_method_alone(
+    fields: dict[str, Any], arguments: dict[str, str]
+) -> None:
+    async with serving(ok()) as at:
+        fields = {"origin": at.url, **fields}
+        origin = fields.pop("origin").format(port=at.port)
+        refused = await refusal(
+            {"url": at.url + arguments.get("path", "/"), "secret": "weather"},
+            granted(at.url, methods=["GET", "POST"], secrets=["weather"]),
+            secrets=secrets_for(origin, **fields),
+        )
+    assert refused.kind == "denied"
+    assert at.asked == []
+
+
+async def test_the_guest_cannot_set_the_field_of_a_secret_beside_it() -> None:
+    async with serving(ok()) as at:
+        refused = await refusal(
+            {"url": at.url, "secret": "weather", "headers": {"x-api-key": "mine"}},
+            granted(at.url, secrets=["weather"]),
+            secrets=secrets_for(at.url, header="X-Api-Key"),
+        )
+    assert refused.kind == "denied"
+
+
+@pytest.mark.parametrize("elsewhere", [True, False])
+async def test_a_redirect_carries_no_secret(elsewhere: bool) -> None:
+    async with serving(ok()) as other, serving([redirect(other.url if elsewhere else "/next"), ok()]) as at:
+        await fetch(
+            {"url": at.url, "secret": "weather"},
+            granted(at.url, other.url, secrets=["weather"]),
+            secrets=secrets_for(at.url),
+        )
+    assert "authorization" in at.asked[0].headers
+    assert "authorization" not in (other.asked[0] if elsewhere else at.asked[1]).headers
+
+
+async def test_an_endpoint_that_echoes_shows_no_value() -> None:
+    async def echo(asked: Asked, stream: anyio.abc.ByteStream) -> None:
+        sent = asked.headers["authorization"]
+        body = {
+            "headers": asked.headers,
+            "base64": base64.b64encode(sent.encode()).decode(),
+            "url": quote(sent, safe=""),
+        }
+        await stream.send(ok(json.dumps(body).encode(), f"X-Echo: {sent}", f"X-{VALUE.translate({47: 45, 61: 45})}: 1"))
+
+    async with serving(echo) as at:
+        reply = await fetch(
+            {"url": f"{at.url}/?q={VALUE}", "secret": "weather"},
+            granted(at.url, secrets=["weather"]),
+            secrets=secrets_for(at.url),
+        )
+    shown = json.dumps(reply)
+    for form in (VALUE, quote(VALUE, safe=""), base64.b64encode(VALUE.encode()).decode()[:-2]):
+        assert form not in shown
+    assert reply["headers"]["x-echo"] == "Bearer [secret]"
+    assert json.loads(reply["body"])["headers"]["authorization"] == "Bearer [secret]"
+    assert reply["url"] == f"{at.url}/?q=[secret]"
+
+
+async def test_an_error_that_shows_what_a_server_said_shows_no_value() -> None:
+    async with serving(redirect(f"http://evil.example/{VALUE}")) as at:
+        refused = await refusal(
+            {"url": at.url, "secret": "weather"}, granted(at.url, secrets=["weather"]), secrets=secrets_for(at.url)
+        )
+    assert refused.kind == "denied"
+    assert VALUE not in str(refused)
+    assert "[secret]" in str(refused)
