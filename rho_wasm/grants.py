@@ -268,7 +268,7 @@ class FilesBounds(NoEffect):
     file_bytes: Annotated[int, _up_to(_MOST_BYTES)] = 1 * MIB
     """One file. Beyond: ``quota``."""
     entries: Annotated[int, _up_to(100_000)] = 1_000
-    """Entries of one list. Beyond: ``quota``."""
+    """Entries of one answer of ``files.list``, which has 3,000 at most; the others are asked for page by page."""
 
 
 class ToolCallBounds(Bounds):

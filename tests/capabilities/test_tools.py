@@ -34,11 +34,9 @@ PAIRS = (("a", calling("b", calling("echo"))), ("b", calling("a", calling("echo"
 
 
 @asynccontextmanager
-async def opened(
-    *core: Tool, tools: tuple[str, ...] = ("*",), most: Mapping[str, Any] | None = None, **options: Any
-) -> AsyncIterator[Host]:
+async def opened(*core: Tool, tools: tuple[str, ...] = ("*",), **options: Any) -> AsyncIterator[Host]:
     """A host of relays that may call ``tools``."""
-    policy = Policy.model_validate({"tools": {"*": {"grants": {"tool.call": {"tools": list(tools), **(most or {})}}}}})
+    policy = Policy.model_validate({"tools": {"*": {"grants": {"tool.call": {"tools": list(tools)}}}}})
     async with Host.open(":memory:", core=core, policy=policy, **options) as host:
         await host.source.activate(await host.source.stage(add=[relay(*RELAYS)], author="test"))
         with anyio.fail_after(SOON):
