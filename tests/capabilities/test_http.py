@@ -41,31 +41,30 @@ async def test_an_error_status_is_an_answer() -> None:
     assert (reply["status"], reply["body"]) == (404, b"\x89PNG")
 
 
-@pytest.mark.parametrize(
-    ("body", "sent", "content_type"),
-    [
+async def test_a_body_is_text_bytes_or_json() -> None:
+    bodies: list[tuple[dict[str, Any], bytes, str | None]] = [
         ({"json": {"a": [1, None]}}, b'{"a":[1,null]}', "application/json"),
         ({"json": None}, b"null", "application/json"),
         ({"body": "é"}, "é".encode(), "text/plain; charset=utf-8"),
         ({"body": b"\0\1", "headers": {"Content-Type": "application/x"}}, b"\0\1", "application/x"),
         ({}, b"", None),
-    ],
-)
-async def test_a_body_is_text_bytes_or_json(body: dict[str, Any], sent: bytes, content_type: str | None) -> None:
+    ]
     async with serving(ok()) as at:
-        await fetch({"url": at.url, "method": "post", **body}, granted(at.url, methods=["POST"]))
-    asked = at.asked[0]
-    assert (asked.line, asked.body, asked.headers.get("content-type")) == ("POST / HTTP/1.1", sent, content_type)
-    assert asked.headers["content-length"] == str(len(sent))
+        for body, sent, content_type in bodies:
+            await fetch({"url": at.url, "method": "post", **body}, granted(at.url, methods=["POST"]))
+            asked = at.asked[-1]
+            assert (asked.line, asked.body) == ("POST / HTTP/1.1", sent)
+            assert asked.headers.get("content-type") == content_type
+            assert asked.headers["content-length"] == str(len(sent))
 
 
-@pytest.mark.parametrize("method", ["HEAD", "OPTIONS", "PUT", "PATCH", "DELETE"])
-async def test_other_methods_are_asked_where_they_are_granted(method: str) -> None:
-    async with serving(ok(b"" if method == "HEAD" else b"x")) as at:
-        reply = await fetch({"url": at.url, "method": method}, granted(at.url, methods=[method]))
-        assert (await refusal({"url": at.url}, granted(at.url, methods=[method]))).kind == "denied"
-    assert reply["status"] == 200
-    assert [asked.line for asked in at.asked] == [f"{method} / HTTP/1.1"]
+async def test_other_methods_are_asked_where_they_are_granted() -> None:
+    for method in ("HEAD", "OPTIONS", "PUT", "PATCH", "DELETE"):
+        async with serving(ok(b"" if method == "HEAD" else b"x")) as at:
+            reply = await fetch({"url": at.url, "method": method}, granted(at.url, methods=[method]))
+            assert (await refusal({"url": at.url}, granted(at.url, methods=[method]))).kind == "denied"
+        assert reply["status"] == 200
+        assert [asked.line for asked in at.asked] == [f"{method} / HTTP/1.1"]
 
 
 async def test_a_response_without_a_length_ends_with_the_connection() -> None:
@@ -78,31 +77,14 @@ async def test_a_response_in_chunks_is_one_body() -> None:
         assert (await fetch({"url": at.url}, granted(at.url)))["body"] == "abcde"
 
 
-@pytest.mark.parametrize(
-    ("rule", "path", "allowed"),
-    [
-        ("", "/", True),
-        ("/v1", "/v1", True),
-        ("/v1", "/v1/x?a=..", True),
-        ("/v1", "/%761/x", True),
-        ("/v1", "/v10", False),
-        ("/v1", "/V1", False),
-        ("/v1", "/", False),
-        ("/v1", "//v1", False),
-        ("/v1", "/v1/../x", False),
-        ("/v1", "/v1/%2e%2e/x", False),
-        ("/v1", "/v1%2f..%2fx", False),
-        ("/v1", "/v1%2fx", False),
-        ("/v1/", "/v1", False),
-    ],
-)
-async def test_a_prefix_of_the_path_is_kept(rule: str, path: str, allowed: bool) -> None:
+async def test_a_prefix_of_the_path_is_kept() -> None:
     async with serving(ok()) as at:
-        bounds = granted(at.url + rule)
-        if allowed:
-            assert (await fetch({"url": at.url + path}, bounds))["status"] == 200
-        else:
-            assert (await refusal({"url": at.url + path}, bounds)).kind == "denied"
+        for rule, path in [("", "/"), ("/v1", "/v1"), ("/v1", "/v1/x?a=.."), ("/v1", "/%761/x"), ("/v1/", "/v1/")]:
+            assert (await fetch({"url": at.url + path}, granted(at.url + rule)))["status"] == 200
+        allowed = len(at.asked)
+        for path in ("/v10", "/V1", "/", "//v1", "/v1/../x", "/v1/%2e%2e/x", "/v1%2f..%2fx", "/v1%2fx", "/?/v1/"):
+            assert (await refusal({"url": at.url + path}, granted(at.url + "/v1"))).kind == "denied", path
+        assert (await refusal({"url": at.url + "/v1"}, granted(at.url + "/v1/"))).kind == "denied"
     assert len(at.asked) == allowed
 
 
@@ -123,26 +105,13 @@ async def test_nothing_is_asked_without_a_rule_for_it() -> None:
     assert at.asked == []
 
 
-@pytest.mark.parametrize(
-    "host",
-    [
-        "[::ffff:127.0.0.1]",
-        "[::ffff:7f00:1]",
-        "2130706433",
-        "0x7f000001",
-        "0177.0.0.1",
-        "127.1",
-        "api.example@127.0.0.1",
-        "127.0.0.1%2f@api.example",
-        "localhost",
-        "[::1]",
-        "[::1%25lo]",
-    ],
-)
-async def test_no_way_of_writing_loopback_gets_round_the_rules(host: str) -> None:
+async def test_no_way_of_writing_loopback_gets_round_the_rules() -> None:
+    hosts = ["[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "2130706433", "0x7f000001", "0177.0.0.1", "127.1", "localhost"]
+    hosts += ["api.example@127.0.0.1", "127.0.0.1%2f@api.example", "[::1]", "[::1%25lo]", "127.0.0.1"]
     async with serving(ok()) as at:
         bounds = granted("http://api.example", f"http://api.example:{at.port}", networks=[])
-        assert (await refusal({"url": f"http://{host}:{at.port}/"}, bounds)).kind == "denied"
+        for host in hosts:
+            assert (await refusal({"url": f"http://{host}:{at.port}/"}, bounds)).kind == "denied", host
     assert at.asked == []
 
 
@@ -158,26 +127,26 @@ async def test_a_rule_for_an_address_does_not_open_its_network() -> None:
     assert at.asked == []
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        {"url": "x"},
-        {"url": "https://a.example/\r\nX: y"},
-        {"url": "https://a.example", "headers": {"a b": "c"}},
-        {"url": "https://a.example", "headers": {"X-A": "one\r\nHost: evil"}},
-        {"url": "https://a.example", "headers": {"X-A": "one\nX-B: two"}},
-        {"url": "https://a.example", "headers": {"X-A": "nul\0"}},
-        {"url": "https://a.example", "headers": {"X-A": " padded"}},
-        {"url": "https://a.example", "headers": {"X-A": "é"}},
-        {"url": "https://a.example", "headers": {"X-A\r\nX-B": "c"}},
-        {"url": "https://a.example", "headers": {"X-A": "1", "x-a": "2"}},
-        {"url": "https://a.example", "headers": {"": "1"}},
-        {"url": "https://a.example", "headers": {f"x-{number}": "1" for number in range(65)}},
-        {"url": "https://a.example", "headers": {"x-a": "1" * 40_000}},
-    ],
-)
-async def test_arguments_that_are_no_request_are_invalid(arguments: dict[str, Any]) -> None:
-    assert (await refusal(arguments, granted("https://a.example"))).kind == "invalid_arguments"
+async def test_arguments_that_are_no_request_are_invalid() -> None:
+    wrong: list[dict[str, str]] = [
+        {"a b": "c"},
+        {"X-A": "one\r\nHost: evil"},
+        {"X-A": "one\nX-B: two"},
+        {"X-A": "nul\0"},
+        {"X-A": " padded"},
+        {"X-A": "é"},
+        {"X-A\r\nX-B": "c"},
+        {"X-A": "1", "x-a": "2"},
+        {"": "1"},
+        {f"x-{number}": "1" for number in range(65)},
+        {"x-a": "1" * 40_000},
+    ]
+    requests: list[dict[str, Any]] = [{"url": "x"}, {"url": "https://a.example/\r\nX: y"}]
+    requests += [{"url": "https://a.example", "headers": headers} for headers in wrong]
+    for arguments in requests:
+        refused = await refusal(arguments, granted("https://a.example"))
+        assert refused.kind == "invalid_arguments", arguments
+        assert len(refused.message) < 300
 
 
 @pytest.mark.parametrize(
@@ -189,18 +158,14 @@ def test_what_is_not_of_the_model_is_refused(arguments: dict[str, Any]) -> None:
         FetchArguments.model_validate(arguments)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("Host", "Authorization", "Cookie", "Proxy-Authorization", "Proxy-Connection", "Connection", "Keep-Alive"),
-        *("TE", "Trailer", "Transfer-Encoding", "Upgrade", "Content-Length", "Expect", "Accept-Encoding"),
-        *("X-HTTP-Method-Override", "X-Original-URL", "Transfer_Encoding", "sec-fetch-site"),
-    ],
-)
-async def test_what_is_the_hosts_to_say_the_guest_may_not(name: str) -> None:
-    refused = await refusal({"url": "https://a.example", "headers": {name: "x"}}, granted("https://a.example"))
-    assert refused.kind == "denied"
-    assert name.lower() in refused.message
+async def test_what_is_the_hosts_to_say_the_guest_may_not() -> None:
+    names = ["Host", "Authorization", "Cookie", "Proxy-Authorization", "Proxy-Connection", "Connection", "Keep-Alive"]
+    names += ["TE", "Trailer", "Transfer-Encoding", "Upgrade", "Content-Length", "Expect", "Accept-Encoding"]
+    names += ["X-HTTP-Method-Override", "X-Original-URL", "Transfer_Encoding", "sec-fetch-site", "Coo\u212aie"]
+    for name in names:
+        refused = await refusal({"url": "https://a.example", "headers": {name: "x"}}, granted("https://a.example"))
+        assert refused.kind == "denied"
+        assert name.lower() in refused.message
 
 
 async def test_sizes_and_counts_have_bounds() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.capabilities.http_server import context_of, fetch, granted, ok, redirect, refusal, serving
 
 
@@ -14,30 +12,17 @@ async def test_a_redirect_is_followed_within_the_grant() -> None:
     assert [asked.line for asked in at.asked] == ["GET /v1/first HTTP/1.1", "GET /v1/next?a=1 HTTP/1.1"]
 
 
-@pytest.mark.parametrize(
-    "location",
-    [
-        "/v2",
-        "/",
-        "../v2",
-        "/v1/%2e%2e%2fv2",
-        "http://169.254.169.254/v1/latest/meta-data",
-        "http://[::ffff:127.0.0.1]/v1",
-        "http://2130706433/v1",
-        "//evil.example/v1",
-        "http://user:password@127.0.0.1/v1",
-        "file:///etc/passwd",
-        "gopher://127.0.0.1/v1",
-        "/\\evil.example/v1",
-        "http://",
-    ],
-)
-async def test_a_redirect_out_of_the_grant_is_not_followed(location: str) -> None:
-    async with serving(redirect(location)) as at:
-        refused = await refusal({"url": at.url + "/v1"}, granted(at.url + "/v1"))
-    assert refused.kind == "denied"
-    assert "redirect" in refused.message
-    assert len(at.asked) == 1
+async def test_a_redirect_out_of_the_grant_is_not_followed() -> None:
+    locations = ["/v2", "/", "../v2", "/v1/%2e%2e%2fv2", "http://169.254.169.254/v1/latest/meta-data", "http://"]
+    locations += ["http://[::ffff:127.0.0.1]/v1", "http://2130706433/v1", "//evil.example/v1", "file:///etc/passwd"]
+    locations += ["http://user:password@127.0.0.1/v1", "gopher://127.0.0.1/v1", "/\\evil.example/v1"]
+    async with serving(list(map(redirect, locations))) as at:
+        for location in locations:
+            refused = await refusal({"url": at.url + "/v1"}, granted(at.url + "/v1"))
+            assert refused.kind == "denied", location
+            assert "redirect" in refused.message
+    assert {asked.line for asked in at.asked} == {"GET /v1 HTTP/1.1"}
+    assert len(at.asked) == len(locations)
 
 
 async def test_a_redirect_to_a_private_address_is_not_followed_even_where_its_name_is_granted() -> None:
@@ -71,9 +56,8 @@ async def test_a_redirect_to_nowhere_is_an_answer() -> None:
         assert (await fetch({"url": at.url}, granted(at.url)))["status"] == 302
 
 
-@pytest.mark.parametrize(
-    ("status", "method", "then", "body"),
-    [
+async def test_the_method_of_a_redirect_is_that_of_rfc_9110() -> None:
+    for status, method, then, body in [
         (301, "POST", "GET", False),
         (302, "POST", "GET", False),
         (303, "POST", "GET", False),
@@ -82,19 +66,17 @@ async def test_a_redirect_to_nowhere_is_an_answer() -> None:
         (302, "PUT", "PUT", True),
         (307, "POST", "POST", True),
         (308, "POST", "POST", True),
-    ],
-)
-async def test_the_method_of_a_redirect_is_that_of_rfc_9110(status: int, method: str, then: str, body: bool) -> None:
-    async with serving([redirect("/then", status), ok(b"" if method == "HEAD" else b"x")]) as at:
-        arguments = {"url": at.url, "method": method, "headers": {"X-Mine": "1"}}
-        if method != "HEAD":
-            arguments["body"] = "content"
-        await fetch(arguments, granted(at.url, methods=["GET", "HEAD", "POST", "PUT"]))
-    asked = at.asked[1]
-    assert asked.line == f"{then} /then HTTP/1.1"
-    assert asked.body == (b"content" if body else b"")
-    assert ("content-type" in asked.headers) == body
-    assert asked.headers["x-mine"] == "1"
+    ]:
+        async with serving([redirect("/then", status), ok(b"" if method == "HEAD" else b"x")]) as at:
+            arguments = {"url": at.url, "method": method, "headers": {"X-Mine": "1"}}
+            if method != "HEAD":
+                arguments["body"] = "content"
+            await fetch(arguments, granted(at.url, methods=["GET", "HEAD", "POST", "PUT"]))
+        asked = at.asked[1]
+        assert asked.line == f"{then} /then HTTP/1.1", status
+        assert asked.body == (b"content" if body else b"")
+        assert ("content-type" in asked.headers) == body
+        assert asked.headers["x-mine"] == "1"
 
 
 async def test_a_redirect_to_a_method_that_is_not_granted_is_not_followed() -> None:
