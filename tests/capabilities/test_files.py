@@ -19,8 +19,12 @@ from rho_wasm.capabilities.files_open import parts_of
 from rho_wasm.capabilities.granted import Granted, GrantedCapabilities
 from rho_wasm.errors import CapabilityError
 from rho_wasm.grants import FilesBounds
+from rho_wasm.host import Host
 from rho_wasm.host_threads import HostThreads
 from rho_wasm.limits import Limits
+from rho_wasm.policy import Policy
+from tests.capabilities.relay import asking, relay
+from tests.helpers import call
 
 _SWAPS = 100
 """How often a part of a path is swapped while it is read. Each time both are seen."""
@@ -338,3 +342,13 @@ async def test_where_too_many_reads_were_left_behind_files_are_unavailable(grant
         assert (await Files(granted, threads=threads).refused("notes/a.txt"))[0] == "unavailable"
     finally:
         hang.set()
+
+
+async def test_a_guest_reads_what_its_tool_was_granted_and_another_tools_guest_does_not(granted: Path) -> None:
+    policy = Policy.model_validate({"tools": {"a": {"grants": {"files.read": {"folders": {"docs": str(granted)}}}}}})
+    ask = asking("files.read", {"folder": "docs", "path": "notes/a.txt"})
+    async with Host.open(":memory:", core=[], policy=policy) as host:
+        artifact = relay("a", "b", capabilities=("files.read",))
+        await host.source.activate(await host.source.stage(add=[artifact], author="test"))
+        assert (await host.runner.run(call("a", ask))).value == {"data": b"public", "size": 6}
+        assert (await host.runner.run(call("b", ask))).value["kind"] == "denied"
