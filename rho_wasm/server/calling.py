@@ -54,7 +54,9 @@ class Calls:
         name, arguments = params.name, params.arguments or {}
         through = name == "call_tool" and self._catalogue.has_call_tool
         if through:
-            name, arguments = _inner(arguments)
+            if (inner := _inner(arguments)) is None:
+                return _said('call_tool takes {"name": text, "arguments": object}, where an object may be left out')
+            name, arguments = inner
         session = session_of(ctx)
         tool = self._runner.registry.lookup(name)
         if tool is not None and not offered_here(tool):
@@ -140,10 +142,11 @@ class _Progress:
                 await self._ctx.session.report_progress(event.done, event.total, text)
 
 
-def _inner(arguments: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+def _inner(arguments: Mapping[str, Any]) -> tuple[str, dict[str, Any]] | None:
+    """What ``call_tool`` is to call; None where its arguments are others than it takes."""
     name, inner = arguments.get("name"), arguments.get("arguments", {})
     if not isinstance(name, str) or not isinstance(inner, dict) or arguments.keys() - {"name", "arguments"}:
-        raise MCPError(INVALID_PARAMS, 'call_tool takes {"name": text, "arguments": object}')
+        return None
     return name, inner
 
 

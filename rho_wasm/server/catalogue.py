@@ -63,11 +63,12 @@ class Catalogue:
     """What ``registry`` offers, as ``tools/list`` has it. ``eager`` lists :data:`CALL_TOOL` too.
 
     A tool is made ready once, and again only when it is another. One that the protocol cannot show is not listed: it
-    must not take the others along.
+    must not take the others along. A page has ``page`` tools.
     """
 
-    def __init__(self, registry: ToolRegistry, *, eager: bool = False) -> None:
+    def __init__(self, registry: ToolRegistry, *, eager: bool = False, page: int = PAGE) -> None:
         self._registry = registry
+        self._page = page
         self.has_call_tool = eager and registry.lookup("call_tool") is None
         self._of: dict[bool, ToolSnapshot | None] = {True: None, False: None}
         self._shown: dict[bool, dict[str, tuple[Tool, dict[str, Any] | None]]] = {True: {}, False: {}}
@@ -83,14 +84,14 @@ class Catalogue:
         names = sorted(shown)
         start = 0 if cursor is None else bisect_right(names, _name_of(cursor))
         page: dict[str, Any] = {
-            "tools": [shown[name] for name in names[start : start + PAGE]],
+            "tools": [shown[name] for name in names[start : start + self._page]],
             "resultType": "complete",
             # They may change at any moment: nothing is said for longer than it is true.
             "ttlMs": 0,
             "cacheScope": "private",
         }
-        if start + PAGE < len(names):
-            page["nextCursor"] = base64.urlsafe_b64encode(names[start + PAGE - 1].encode()).decode()
+        if start + self._page < len(names):
+            page["nextCursor"] = base64.urlsafe_b64encode(names[start + self._page - 1].encode()).decode()
         else:
             self._hears(session, self._told())
         return page
