@@ -223,7 +223,7 @@ class HttpBounds(Bounds):
     redirects: Annotated[int, _up_to(20)] = 5
     """Redirects that one fetch follows."""
     requests: Annotated[int, _up_to(1_000)] = 20
-    """Fetches in one call of the tool. Beyond: ``quota``."""
+    """Requests in one call of the tool, redirects among them. Beyond: ``quota``."""
     secrets: Annotated[tuple[SecretName, ...], Field(max_length=_MOST_RULES)] = ()
     """Names of the policy's ``[secrets]`` that it may have sent along."""
 

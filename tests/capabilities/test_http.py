@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from typing import Any
 
@@ -264,6 +265,13 @@ async def test_an_endless_response_is_stopped_at_the_bound() -> None:
             bounds = granted(at.url, response_bytes=1_000, header_bytes=1_000, timeout_ms=20_000)
             refused = await refusal({"url": at.url + path}, bounds)
             assert (refused.kind, path) == ("quota", path)
+
+
+async def test_a_compressed_response_is_counted_after_decompression() -> None:
+    async with serving(ok(gzip.compress(bytes(100_000)), "Content-Encoding: gzip", "Content-Type: a/b")) as at:
+        assert (await fetch({"url": at.url}, granted(at.url)))["body"] == bytes(100_000)
+        refused = await refusal({"url": at.url}, granted(at.url, response_bytes=99_999))
+    assert (refused.kind, refused.message) == ("quota", "a response's body has at most 99,999 bytes")
 
 
 async def test_a_json_reply_is_plain_data() -> None:
