@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Any
 
 from rich.console import Console
@@ -29,7 +30,7 @@ from rho_wasm.errors import (
 )
 from rho_wasm.untrusted import inert, unsafe_characters
 
-__all__ = ["FAILED", "FAULT", "REFUSED", "USAGE", "WORKED", "Output", "UsageProblem", "exit_code"]
+__all__ = ["FAILED", "FAULT", "REFUSED", "USAGE", "WORKED", "Output", "UsageProblem", "exit_code", "utc"]
 
 WORKED = 0
 FAILED = 1
@@ -60,6 +61,11 @@ def _line(parts: Iterable[str | Text]) -> Text:
     for part in parts:
         line.append_text(part if isinstance(part, Text) else Text(inert(part, limit=_LINE_CHARS)))
     return line
+
+
+def utc(at: float) -> str:
+    """A POSIX time as tables show it."""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 class UsageProblem(RhoError):

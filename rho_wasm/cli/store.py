@@ -7,7 +7,6 @@ import os
 import shlex
 import sys
 from collections.abc import Awaitable, Callable, Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -16,8 +15,9 @@ import typer
 
 from rho_wasm.cli.modules import DEFAULT_STORE, existing_store
 from rho_wasm.cli.options import JsonOption, PolicyOption, StoreOption, TrustedOption, artifact_of, policy_of
-from rho_wasm.cli.output import FAULT, REFUSED, Output, UsageProblem
+from rho_wasm.cli.output import FAULT, REFUSED, Output, UsageProblem, utc
 from rho_wasm.cli.progress import build_progress
+from rho_wasm.cli.review import show_review
 from rho_wasm.dynamic.generation import Generation
 from rho_wasm.dynamic.review import Review
 from rho_wasm.dynamic.store import Store
@@ -60,10 +60,6 @@ def author_name() -> str:
         return getpass.getuser()
     except (KeyError, OSError):  # A container may run as a user without a name.
         return "operator"
-
-
-def _time(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def _changes(generation: Generation) -> str:
@@ -247,7 +243,7 @@ def generations(store: StoreOption = DEFAULT_STORE, as_json: JsonOption = False)
                 generation.state,
                 "" if generation.parent is None else str(generation.parent),
                 generation.author,
-                _time(generation.created_at),
+                utc(generation.created_at),
                 _changes(generation),
                 "; ".join(filter(None, (generation.note, generation.why))),
             )
@@ -258,7 +254,8 @@ def generations(store: StoreOption = DEFAULT_STORE, as_json: JsonOption = False)
     for generation in found:
         for verdict in verdicts[generation.number]:
             for problem in verdict.problems:
-                output.say(f"  {generation.number}, gate {verdict.gate}: ", problem, style="red")
+                style = "dim" if verdict.passed else "red"
+                output.say(f"  {generation.number}, gate {verdict.gate}: ", problem, style=style)
     return 0
 
 
@@ -281,7 +278,7 @@ def strikes(
                 strike.version.artifact[:12],
                 str(strike.generation),
                 strike.reason,
-                _time(strike.at),
+                utc(strike.at),
                 strike.backtrace[0] if strike.backtrace else "",
             )
             for strike in found
@@ -328,7 +325,7 @@ def approve(
         return await host.source.review(number)
 
     review = _with_host(store, policy, job)
-    _show_review(output, review)
+    show_review(output, review)
     if not yes:
         if as_json or not sys.stdin.isatty():
             raise UsageProblem("nobody can be asked here: add --yes")
@@ -382,28 +379,6 @@ def prune(
     if gone.namespaces:
         output.say(f"tools whose keys were let go: {', '.join(gone.namespaces)}")
     return 0
-
-
-def _show_review(output: Output, review: Review) -> None:
-    for each in review.tools:
-        output.say(f"{each.change} {each.tool}  {(each.artifact or each.previous_artifact or '')[:12]}", style="bold")
-        if each.change == "removed":
-            continue
-        output.lines(each.description, prefix="  > ")
-        output.say(
-            f"  {each.provenance}: {each.language or 'unknown language'}, {each.toolchain or 'unknown toolchain'}"
-        )
-        output.say(f"  may ask for: {', '.join(each.capabilities) or 'nothing'}; {each.examples} examples")
-        if each.not_granted:
-            output.say(f"  is not granted: {', '.join(each.not_granted)}", style="yellow")
-        for change in each.grant_changes:
-            output.say("  ", change.words, style="bold")
-        if each.quarantines:
-            output.say(f"  {each.quarantines} versions of that name are quarantined", style="red")
-        if each.source is None:
-            output.say("  no source was given", style="yellow")
-        else:
-            output.lines(each.source, prefix="  | ", style="dim")
 
 
 def add_to(app: typer.Typer) -> None:

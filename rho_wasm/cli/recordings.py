@@ -1,0 +1,221 @@
+"""Verbs about recorded calls: list them, look at one, run them again, forget them. They hold users' data."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import anyio
+import typer
+
+from rho_wasm.cli.modules import DEFAULT_STORE, existing_store
+from rho_wasm.cli.options import JsonOption, PolicyOption, StoreOption, artifact_of, policy_of
+from rho_wasm.cli.output import FAILED, WORKED, Output, UsageProblem, utc
+from rho_wasm.dynamic.artifact import Artifact
+from rho_wasm.dynamic.recording import RecordingRow, plain_json
+from rho_wasm.dynamic.replay import Replay
+from rho_wasm.dynamic.replay_report import ReplayReport
+from rho_wasm.dynamic.store import Store
+from rho_wasm.host import Host
+from rho_wasm.untrusted import inert
+
+__all__ = ["add_to", "show_report"]
+
+_VALUE_CHARS = 2_000
+"""Of one value that a person is shown; ``--json`` has all of it."""
+_HOST_CALLS_SHOWN = 50
+_DIFFS_SHOWN = 8
+_KIND_STYLES = {"ok": "green", "failed": "yellow", "crashed": "red"}
+
+_IdsArgument = Annotated[list[int] | None, typer.Argument(metavar="ID...", show_default=False)]
+_ToolOption = Annotated[str | None, typer.Option("--tool", metavar="TOOL", help="All of this tool.")]
+
+
+def list_recordings(
+    tool: Annotated[str | None, typer.Argument(metavar="[TOOL]", help="Only of this tool.")] = None,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="So many at most.")] = 100,
+    store: StoreOption = DEFAULT_STORE,
+    as_json: JsonOption = False,
+) -> int:
+    """List recorded calls, the newest first, without what was said in them."""
+    output = Output(as_json=as_json)
+    existing_store(store)
+    with Store.open(store, read_only=True) as opened:
+        rows = opened.recordings.rows(tool, limit=limit)
+    output.object({"recordings": [row.as_json() for row in rows]})
+    output.table(
+        ["id", "tool", "artifact", "generation", "when (UTC)", "ended", "host calls", "fuel", "ms", "bytes"],
+        [
+            (
+                str(row.id),
+                row.tool,
+                row.artifact[:12],
+                str(row.generation),
+                utc(row.at),
+                row.reason or row.kind,
+                str(row.host_calls),
+                "" if row.fuel is None else str(row.fuel),
+                f"{row.duration_ms:.2f}",
+                str(row.bytes),
+            )
+            for row in rows
+        ],
+        styles=[_KIND_STYLES[row.kind] for row in rows],
+    )
+    if not rows:
+        output.say("nothing is recorded; calls are where a policy says: [recordings] on = true", style="dim")
+    return WORKED
+
+
+def show(
+    id: Annotated[int, typer.Argument(metavar="ID")],
+    store: StoreOption = DEFAULT_STORE,
+    as_json: JsonOption = False,
+) -> int:
+    """Show one recorded call: its arguments, what it asked of the host and was told, its answer."""
+    output = Output(as_json=as_json)
+    existing_store(store)
+    with Store.open(store, read_only=True) as opened:
+        recording = opened.recordings.get(id)
+    if recording is None:
+        raise _unknown([id])
+    told = recording.as_json()
+    output.object(told)
+    version = f"{recording.tool} {recording.artifact[:12]}, generation {recording.generation}, {utc(recording.at)} UTC"
+    output.say(f"recording {id}: {version}", style="bold")
+    ended = recording.reason or recording.kind
+    fuel = "" if recording.fuel is None else f", {recording.fuel} fuel"
+    output.say(f"  {ended}{fuel}, {recording.duration_ms:.2f} ms", style=_KIND_STYLES[recording.kind])
+    if recording.redacted:
+        output.say("  redacted: it was altered before it was written", style="yellow")
+    output.say("  arguments: ", _shown(told["arguments"]))
+    output.say("  context: ", _shown(told["context"]), style="dim")
+    for number, call in enumerate(told["host_calls"][:_HOST_CALLS_SHOWN], 1):
+        output.say(f"  {number}. ", f"{call['capability']} ", _shown(call["arguments"]))
+        output.say("     -> ", _shown(call["reply"]))
+    if (more := len(told["host_calls"]) - _HOST_CALLS_SHOWN) > 0:
+        output.say(f"  (and {more} more host calls: --json has them)", style="dim")
+    if recording.answer is None:
+        output.say("  said: ", recording.detail, style="red")
+    else:
+        output.say("  answer: ", _shown(told["answer"]))
+    return WORKED
+
+
+def replay(
+    ids: _IdsArgument = None,
+    tool: _ToolOption = None,
+    against: Annotated[
+        str | None,
+        typer.Option("--against", metavar="FILE.wasm|GENERATION", help="Default: what is live.", show_default=False),
+    ] = None,
+    store: StoreOption = DEFAULT_STORE,
+    policy: PolicyOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Run recorded calls again, with the host's recorded answers; nothing is touched and nothing strikes. All calls,
+    unless some are named. The exit code is 1 if one crashes where it answered."""
+    output = Output(as_json=as_json)
+    existing_store(store)
+
+    async def job() -> tuple[ReplayReport, ...]:
+        async with Host.open(store, policy=policy_of(policy)) as host:
+            rows = _rows(host.store, ids or (), tool)
+            return await host.source.replay(rows, against=await _target(against))
+
+    reports = anyio.run(job)
+    output.object({"reports": [report.as_json() for report in reports]})
+    for report in reports:
+        show_report(output, report)
+    if not reports:
+        output.say("nothing is recorded", style="dim")
+    return FAILED if any(report.broken for report in reports) else WORKED
+
+
+def drop(
+    ids: _IdsArgument = None,
+    tool: _ToolOption = None,
+    store: StoreOption = DEFAULT_STORE,
+    as_json: JsonOption = False,
+) -> int:
+    """Forget recorded calls: those named, or all of a tool. Their bytes are overwritten."""
+    output = Output(as_json=as_json)
+    if not ids and tool is None:
+        raise UsageProblem("drop which? Name recordings, or all of a tool with --tool")
+    existing_store(store)
+    with Store.open(store) as opened:
+        known = {row.id for row in opened.recordings.find(ids or ())}
+        if unknown := [id for id in ids or () if id not in known]:
+            raise _unknown(unknown)
+        gone = opened.recordings.drop(ids or (), tool=tool)
+    output.object({"dropped": gone})
+    output.say(f"recordings forgotten: {gone}")
+    return WORKED
+
+
+def show_report(output: Output, report: ReplayReport, *, indent: str = "") -> None:
+    """Prints what became of one tool's recorded calls, with a diff of the first ones that ended otherwise."""
+    style = "red" if report.broken else "yellow" if report.differing or report.diverged else "green"
+    output.say(indent, report.summary(), style=style)
+    for line in report.skipped:
+        output.say(f"{indent}  skipped: ", line, style="dim")
+    told = [each for each in report.replays if not each.same or each.diverged is not None]
+    for each in told[:_DIFFS_SHOWN]:
+        _show_replay(output, each, indent=indent + "  ")
+    if len(told) > _DIFFS_SHOWN:
+        output.say(f"{indent}  (and {len(told) - _DIFFS_SHOWN} more: --json has them)", style="dim")
+
+
+def _show_replay(output: Output, each: Replay, *, indent: str) -> None:
+    fuel = "" if each.fuel_ratio is None else f", fuel x{each.fuel_ratio:.2f}"
+    then, now = each.recorded_reason or each.recorded_kind, each.reason or each.kind
+    output.say(f"{indent}recording {each.id}: {then} -> {now}{fuel}", style="red" if each.broke else "yellow")
+    if each.detail:
+        output.say(f"{indent}  ", each.detail)
+    for place in each.backtrace[:3]:
+        output.say(f"{indent}  in ", place, style="dim")
+    if each.diverged is not None:
+        output.say(f"{indent}  at host call {each.diverged.index + 1} it asked otherwise:", style="yellow")
+        output.say(f"{indent}    recorded: ", _asked(each.diverged.recorded))
+        output.say(f"{indent}    asked:    ", _asked(each.diverged.asked))
+    for line in each.diff.splitlines():
+        output.say(f"{indent}  ", line, style="green" if line[:1] == "+" else "red" if line[:1] == "-" else "dim")
+
+
+def _asked(asked: list[Any] | None) -> str:
+    return "nothing more" if asked is None else f"{asked[0]} {_shown(asked[1])}"
+
+
+def _shown(value: Any) -> str:
+    return inert(json.dumps(plain_json(value), ensure_ascii=False), limit=_VALUE_CHARS)
+
+
+def _rows(store: Store, ids: Sequence[int], tool: str | None) -> tuple[RecordingRow, ...]:
+    if not ids:
+        return store.recordings.rows(tool)
+    rows = store.recordings.find(ids)
+    known = {row.id for row in rows}
+    if unknown := [id for id in ids if id not in known]:
+        raise _unknown(unknown)
+    return tuple(row for row in rows if tool is None or row.tool == tool)
+
+
+async def _target(against: str | None) -> int | Artifact | None:
+    if against is None:
+        return None
+    if against.isascii() and against.isdecimal():
+        return int(against)
+    return await artifact_of(Path(against))
+
+
+def _unknown(ids: Sequence[int]) -> UsageProblem:
+    return UsageProblem(f"no such recording: {', '.join(map(str, ids))}; rho-wasm recordings list has those there are")
+
+
+def add_to(app: typer.Typer) -> None:
+    verbs = typer.Typer(help="Recorded calls: list, show, replay and drop them.", no_args_is_help=True)
+    for name, verb in (("list", list_recordings), ("show", show), ("replay", replay), ("drop", drop)):
+        verbs.command(name)(verb)
+    app.add_typer(verbs, name="recordings")
