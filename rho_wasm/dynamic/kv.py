@@ -7,6 +7,8 @@ from collections.abc import Callable, Collection
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
+import anyio
+
 from rho_wasm.capabilities.kv_backend import KvCondition, KvRoom
 from rho_wasm.dynamic.database import Database
 from rho_wasm.errors import CapabilityError, Closed, StoreError
@@ -16,6 +18,8 @@ from rho_wasm.limits import HostLimits
 __all__ = ["KvTable", "StoreKv", "forget_namespaces"]
 
 _MAX_ABANDONED = 16
+_AT_ONCE = 4
+"""The store does one write at a time: whoever else has one to do must not wait behind those of every call."""
 _WHY: Final = MappingProxyType(
     {
         "locked": "the store is busy: try again",
@@ -107,14 +111,15 @@ def forget_namespaces(connection: sqlite3.Connection, named: Collection[str]) ->
 class StoreKv:
     """The store as a :class:`rho_wasm.capabilities.kv_backend.KvBackend`. Its work is done in threads.
 
-    A call that is cancelled while it waits leaves at once; what it asked for may still happen, as a whole.
-    ``max_bytes`` bounds what all tools keep together (None: the default of ``HostLimits.kv_bytes``).
+    A call that is cancelled while it waits leaves at once; what it asked for may still happen, as a whole. Of one
+    event loop. ``max_bytes`` bounds what all tools keep together (None: the default of ``HostLimits.kv_bytes``).
     """
 
     def __init__(self, table: KvTable, *, max_bytes: int | None = None) -> None:
         self.max_bytes = HostLimits().kv_bytes if max_bytes is None else max_bytes
         self._table = table
         self._threads = HostThreads(max_abandoned=_MAX_ABANDONED)
+        self._turns = anyio.Semaphore(_AT_ONCE)
 
     async def get(self, tool: str, key: str) -> bytes | None:
         return await self._run(lambda: self._table.get(tool, key))
@@ -132,7 +137,8 @@ class StoreKv:
 
     async def _run(self, work: Callable[[], Answer]) -> Answer:
         try:
-            outcome = await self._threads.run(work)
+            async with self._turns:
+                outcome = await self._threads.run(work)
         except NoThread:
             raise CapabilityError("unavailable", _WHY["locked"]) from None
         error = outcome.error

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from rho_wasm import Store
+from rho_wasm.capabilities.kv_backend import KvRoom
 from rho_wasm.resources import fixture
 from tests.cli.conftest import Command
 
@@ -141,7 +143,7 @@ def test_a_verb_that_needs_a_store_makes_none_by_mistake(command: Command, own_f
 
 
 def test_old_generations_are_pruned_and_nothing_returns_to_them(
-    command: Command, monkeypatch: pytest.MonkeyPatch
+    command: Command, own_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number, file in enumerate((ECHO, TRAP, ECHO, TRAP), start=1):
         command("stage", file, *(["--remove", "echo"] if number > 1 and file == TRAP else []))
@@ -149,10 +151,13 @@ def test_old_generations_are_pruned_and_nothing_returns_to_them(
     command("stage", "--remove", "trap")
     command("activate", "5")
     monkeypatch.setattr("rho_wasm.dynamic.store.REJECTED_KEPT_S", -60.0)  # as if an hour had passed
+    with Store.open(own_folder / ".rho") as store:
+        for tool in ("echo", "gone"):
+            store.kv.put(tool, "key", b"", room=KvRoom(1, 3), all_bytes=6)
     assert command("prune", "--keep", "0")[0] == 2
     code, answer = command("prune", "--keep", "1")
     assert code == 0
-    assert (answer["pruned"], len(answer["artifacts"])) == ([1, 3], 1)
+    assert (answer["pruned"], len(answer["artifacts"]), answer["namespaces"]) == ([1, 3], 1, ["gone"])
     code, answer = command("rollback", "--to", "1")
     assert (code, answer["error"]["type"]) == (3, "UnknownGeneration")
     assert [each["why"] for each in command("generations")[1]["generations"]].count("pruned") == 2
