@@ -16,6 +16,7 @@ from rho_wasm.results import HandlerResult
 from rho_wasm.sandbox.asking import Asking
 from rho_wasm.sandbox.crossing import as_tool_error, blamed, encode, encode_at_once, read_at_once
 from rho_wasm.sandbox.entry import sure_entry, traced
+from rho_wasm.sandbox.errands import Errands
 from rho_wasm.sandbox.module import NativeModule
 from rho_wasm.sandbox.slices import SlicedCall
 from rho_wasm.sandbox.state import CallState, Capabilities, Elsewhere, GuestTrap
@@ -29,7 +30,7 @@ slice ends inside code that neither loops nor calls, nor inside an instantiation
 
 
 class Attempt:
-    """First :meth:`at_once`, and where that answers None, :meth:`in_thread`, with :attr:`aside`.
+    """First :meth:`at_once`, and where that answers None, :meth:`to_its_end`.
 
     Both answer a :class:`ToolError` rather than raise one: the traceback of what was raised holds all of the call.
     """
@@ -41,6 +42,7 @@ class Attempt:
     _answer: bytes | None = None
     _result: HandlerResult | ToolError | None = None
     _waiting: anyio.CancelScope | None = None
+    kind_of_call: type[SlicedCall] = SlicedCall
     aside: Aside | None = None
     """How what waits is awaited, where there are capabilities."""
 
@@ -63,7 +65,7 @@ class Attempt:
         linked = module.linked
         if capabilities is not None:
             self.aside = Aside()
-        self.call = SlicedCall(linked.owner, linked, self._new_state(), deadline_ms=deadline_ms)
+        self.call = self.kind_of_call(linked.owner, linked, self._new_state(), deadline_ms=deadline_ms)
 
     def cancel(self) -> None:
         """Stops the guest within a moment; :meth:`in_thread` then ends. From the event loop's thread."""
@@ -100,7 +102,7 @@ class Attempt:
             self._answer = self._one_slice(self._data)
             result = None if self._answer is None else read_at_once(self._answer, limits=limits)
         except Exception as error:
-            result = as_tool_error(error, tool=self._tool, memory_refused=self.call.memory_refused)
+            result = self._failed(error)
         if result is None:
             return None
         state = self.call.state
@@ -111,7 +113,14 @@ class Attempt:
             self.call.finish()
         return result
 
-    def in_thread(self) -> HandlerResult | ToolError:
+    @sure_entry
+    async def to_its_end(self, errands: Errands) -> HandlerResult | ToolError:
+        """The rest of the call. Cancellation stops the guest, and leaves once it is gone."""
+        result = await errands.run(self, aside=self.aside)
+        assert result is not None, "only what is awaited elsewhere is left in a thread"
+        return result
+
+    def in_thread(self) -> HandlerResult | ToolError | None:
         """The rest of the call, however long it takes."""
         try:
             if self._result is not None:
@@ -124,8 +133,7 @@ class Attempt:
                 answer = self.call.run(self._data or encode(self._request, limits=limits))
             return envelope.parse_answer(answer, limits=limits)
         except Exception as error:
-            ended = as_tool_error(error, tool=self._tool, memory_refused=self.call.memory_refused)
-            return blamed(ended, self.call.state.unavailable)
+            return self._failed(error)
         finally:
             self.call.finish()
             self.close()
@@ -143,12 +151,17 @@ class Attempt:
             return None
         finally:
             if call.guest_cpu_ms > _OVERRUN_SLICES * call.slice_s * 1000:
-                self._module.linked.overruns += 1
-        if call.state.capabilities is not None:
-            # Capabilities are code of the host's, which does not fit on a guest's stack.
-            call.close()
-            self._begin_again()
+                self._overran(call.guest_cpu_ms)
         return None
+
+    def _overran(self, cpu_ms: float) -> None:
+        """A slice took that long."""
+        if cpu_ms > _OVERRUN_SLICES * self.call.slice_s * 1000:
+            self._module.linked.overruns += 1
+
+    def _failed(self, error: Exception) -> ToolError:
+        ended = as_tool_error(error, tool=self._tool, memory_refused=self.call.memory_refused)
+        return blamed(ended, self.call.state.unavailable)
 
     def _wait(self, asking: Asking) -> None:
         """Has an answer awaited, while this thread waits for it."""

@@ -31,6 +31,7 @@ __all__ = [
     "check",
     "equip",
     "forget_fault",
+    "function_type",
     "get_fuel",
     "leaked_ticks",
     "library_path",
@@ -42,6 +43,7 @@ __all__ = [
     "raise_epoch",
     "raise_fault",
     "set_data",
+    "trap_new",
 ]
 
 MAX_FRAMES = 32
@@ -90,7 +92,7 @@ _set_limits = prototype(SHORT, "wasmtime_store_limiter", None, _P, *(ctypes.c_in
 _store_context = prototype(SHORT, "wasmtime_store_context", _P, _P)
 _trap_code = prototype(SHORT, "wasmtime_trap_code", ctypes.c_bool, _P, _P)
 _trap_delete = prototype(SHORT, "wasm_trap_delete", None, _P)
-_trap_new = prototype(SHORT, "wasmtime_trap_new", _P, ctypes.c_char_p, _SIZE)
+trap_new = prototype(SHORT, "wasmtime_trap_new", _P, ctypes.c_char_p, _SIZE)
 _trap_trace = prototype(SHORT, "wasm_trap_trace", None, _P, _P)
 _vec_delete = prototype(SHORT, "wasm_byte_vec_delete", None, _P)
 
@@ -201,8 +203,7 @@ class Trampolines:
         index: int,
     ) -> None:
         """Defines host function ``index`` in ``linker``. Its types are i32 and i64, with at most one result."""
-        kinds = {"i32": wasmtime.ValType.i32, "i64": wasmtime.ValType.i64}
-        signature = wasmtime.FuncType([kinds[each]() for each in params], [kinds[each]() for each in results])
+        signature = function_type(params, results)
         module_name, function_name = module.encode(), name.encode()
         target = (module_name, len(module_name), function_name, len(function_name))
         check(_define(linker.ptr(), *target, signature.ptr(), self._host_callback, index, None))
@@ -242,7 +243,7 @@ class Trampolines:
                 if not call_id:
                     raise  # Nobody knows yet whose call it is.
                 self._calls.failed(call_id, error)
-                trap: int = _trap_new(b"rho", 3)
+                trap: int = trap_new(b"rho", 3)
                 return trap
         except BaseException as error:
             self._interruption.error = error
@@ -264,6 +265,12 @@ class Trampolines:
             self._interruption.error = error
             self.interrupted = True
         return None
+
+
+def function_type(params: Sequence[ValueType], results: Sequence[ValueType]) -> wasmtime.FuncType:
+    """A host function's type, of i32 and i64."""
+    kinds = {"i32": wasmtime.ValType.i32, "i64": wasmtime.ValType.i64}
+    return wasmtime.FuncType([kinds[each]() for each in params], [kinds[each]() for each in results])
 
 
 def memory_grow(context: Any, memory: Any, pages: int) -> bool:

@@ -75,6 +75,17 @@ class Errands:
         result: _R = outcome.value
         return result
 
+    def enter(self, errand: Errand[object]) -> None:
+        """It goes on on the event loop, and is told to stop like the others until :meth:`leave`."""
+        self._running[errand] = _Turn()
+
+    @sure_entry
+    def leave(self, errand: Errand[object]) -> None:
+        """It is over, or goes on elsewhere. Idempotent."""
+        turn = self._running.pop(errand, None)
+        if turn is not None:
+            turn.over.set()
+
     async def stop(self) -> None:
         """Tells all to stop, and waits until they have."""
         for errand, turn in tuple(self._running.items()):

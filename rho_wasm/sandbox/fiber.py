@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import repeat, starmap
 from time import monotonic
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from rho_wasm.limits import Limits
 from rho_wasm.sandbox.abi import MEMORY
@@ -49,7 +49,15 @@ from rho_wasm.sandbox.native import (
     u64,
 )
 
-__all__ = ["ENGINE_FUEL_OF_A_POLL", "FUEL_OF_A_POLL", "FiberInstance", "Fibers"]
+__all__ = [
+    "ENGINE_FUEL_OF_A_POLL",
+    "ENGINE_INTERVAL",
+    "FUEL_OF_A_POLL",
+    "INTERVAL",
+    "NO_INTERVAL",
+    "FiberInstance",
+    "Fibers",
+]
 
 FUEL_OF_A_POLL = 2_000
 """Fuel after which a guest on the event loop's thread is left for a look at the clock. About 2 µs of arithmetic; but a
@@ -61,8 +69,8 @@ leave it 200 times a call took half as long as the call."""
 _I32 = 0  # Every function of the ABI answers such a one, or an i64.
 _NULL = pointer(0)
 _ONE = i64(1)
-_FIRST_TICK, _NO_INTERVAL = u64(1), u64(0)
-_INTERVAL, _ENGINE_INTERVAL = u64(FUEL_OF_A_POLL), u64(ENGINE_FUEL_OF_A_POLL)
+_FIRST_TICK, NO_INTERVAL = u64(1), u64(0)
+INTERVAL, ENGINE_INTERVAL = u64(FUEL_OF_A_POLL), u64(ENGINE_FUEL_OF_A_POLL)
 
 
 class FiberInstance:
@@ -116,7 +124,7 @@ class FiberInstance:
     )
 
     @sure_entry
-    def __init__(self, engine: int, trampolines: Trampolines, free: deque[FiberInstance]) -> None:
+    def __init__(self, engine: int, trampolines: Trampolines, free: deque[Any]) -> None:
         self.store = self.future = 0
         self._delete: Callable[[int], None] = store_delete
         self._poll: Callable[[int], bool] = future_poll
@@ -196,7 +204,7 @@ class FiberInstance:
             break
         if self._error or self._trap:
             self._raise_fault()
-        if error := set_yield_interval(self._context, _INTERVAL if linked.engine is None else _ENGINE_INTERVAL):
+        if error := set_yield_interval(self._context, INTERVAL if linked.engine is None else ENGINE_INTERVAL):
             check(error)
         self._memory_of[2] = linked.exports[MEMORY].place_argument
         export_nth(*self._memory_of)
@@ -220,7 +228,7 @@ class FiberInstance:
             if self._moved:
                 # In a thread only fuel suspends it, and only so suspended does it read its fuel anew. An interval
                 # that is set while it is suspended by the epoch takes all of its fuel away.
-                check(set_yield_interval(self._context, _NO_INTERVAL))
+                check(set_yield_interval(self._context, NO_INTERVAL))
                 self._moved = False
             elif monotonic() >= self._slice_ends:
                 return None
@@ -293,22 +301,27 @@ class FiberInstance:
         raise_fault(error, trap)
 
 
-class Fibers:
-    """Instances that no call uses now. From any thread."""
+_F = TypeVar("_F", bound=FiberInstance)
 
-    __slots__ = ("_engine", "_free", "_trampolines")
 
-    def __init__(self, engine: int, trampolines: Trampolines) -> None:
+class Fibers(Generic[_F]):
+    """Instances of one ``kind`` that no call uses now. From any thread."""
+
+    __slots__ = ("_engine", "_free", "_kind", "_trampolines")
+
+    def __init__(self, kind: type[_F], engine: int, trampolines: Trampolines) -> None:
+        self._kind = kind
         self._engine = engine
         self._trampolines = trampolines
-        self._free: deque[FiberInstance] = deque()
+        self._free: deque[Any] = deque()
 
-    def take(self) -> FiberInstance:
+    def take(self) -> _F:
         """One to be opened. When it is closed it is here again."""
         try:
-            return self._free.pop()
+            taken: _F = self._free.pop()
+            return taken
         except IndexError:
-            return FiberInstance(self._engine, self._trampolines, self._free)
+            return self._kind(self._engine, self._trampolines, self._free)
 
 
 def _have_room(calls: int = 1) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ctypes
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from rho_wasm.results import NOTHING_LOGGED
@@ -25,7 +26,7 @@ from rho_wasm.sandbox.watch import GROW_REFUSED
 if TYPE_CHECKING:
     from rho_wasm.sandbox.runtime import Runtime
 
-__all__ = ["HOST_BYTE_FUEL", "HOST_CALL_FUEL", "IMAGE_SLICE_S", "MAX_TICKS", "SLICE_S", "GuestCall"]
+__all__ = ["HOST_BYTE_FUEL", "HOST_CALL_FUEL", "IMAGE_SLICE_S", "MAX_TICKS", "SLICE_S", "GuestCall", "Unexplained"]
 
 MAX_TICKS = 10
 """A guest asks at least every 50 ms whether to go on. Asking takes the interpreter lock, which others may hold."""
@@ -49,6 +50,14 @@ _MASK = 0xFFFF_FFFF
 # What the guest runs for, in this order. It may be left in each.
 _NEW, _INITIALIZE, _ALLOC, _CALL = range(4)
 _STAGES = ("instantiation", INITIALIZE, ALLOC, CALL)
+
+
+class Unexplained(Exception):
+    """The guest's end is there, but to say what it means takes too long for the event loop's thread."""
+
+    def __init__(self, explain: Callable[[], CallFailed]) -> None:
+        super().__init__()
+        self.explain = explain
 
 
 class GuestCall:
@@ -167,9 +176,13 @@ class GuestCall:
         if self._sliced:
             linked = self._linked
             self.slice_s = slice_s = SLICE_S if linked.preparation is None else IMAGE_SLICE_S
-            self.slice_ends = now + slice_s
-            fiber = runtime.fibers.take()
+            hurried = self.state.hurried
+            if hurried:
+                self.slice_ends = now + slice_s
+            fiber = runtime.fibers.take() if self.state.capabilities is None else runtime.suspending_fibers.take()
             fiber.open(linked, call_id, self.state.limits, self.slice_ends)
+            if not hurried:
+                fiber.move()
             self._instance = fiber
             return fiber
         self._instance = own = runtime.own_stack(self._linked, call_id, self.state.limits)
@@ -261,11 +274,14 @@ class GuestCall:
         if state.error is not None:
             return state.error
         interpreted = self._linked.preparation is not None
-        if state.hurried and not interpreted and len(state.names) > _NAMES_AT_ONCE:
-            return Elsewhere()  # Names are looked up one by one.
+        # Names are looked up one by one.
+        long = state.hurried and not interpreted and len(state.names) > _NAMES_AT_ONCE
+        if long and state.capabilities is None:
+            return Elsewhere()
         entered = self._stage != _NEW
         self.memory_refused = entered and instance.flag(GROW_REFUSED)
-        return explain(
+        explained = partial(
+            explain,
             fault,
             cause=state.fault,
             limits=state.limits,
@@ -274,6 +290,7 @@ class GuestCall:
             instantiating=not entered,
             interpreted=interpreted,
         )
+        return Unexplained(explained) if long else explained()
 
     def ask(self) -> int:
         """In how many ticks to ask again, 0 to leave the guest. Raises :class:`GuestTrap` if it must end now.
@@ -309,6 +326,12 @@ class GuestCall:
         if self.state.hurried:
             self._hurry()
         return answer
+
+    def suspending_call(
+        self, function: HostFunction, arguments: Sequence[int], results: int | None
+    ) -> tuple[int | None, int]:
+        """As :meth:`host_call`, of a guest that can be left in it: see :class:`SuspendingCalls`."""
+        raise AssertionError("only a call with capabilities is left in a host function")
 
     def _answer(self, asking: Asking) -> None:
         """Answers a host call while the guest's own stack waits for it."""

@@ -60,7 +60,19 @@ class Linked:
     call.
     """
 
-    __slots__ = ("_module", "argument", "engine", "entry", "exports", "file", "overruns", "owner", "pre", "preparation")
+    __slots__ = (
+        "_module",
+        "_suspending",
+        "argument",
+        "engine",
+        "entry",
+        "exports",
+        "file",
+        "overruns",
+        "owner",
+        "pre",
+        "preparation",
+    )
 
     def __init__(
         self,
@@ -77,6 +89,7 @@ class Linked:
         self.pre = pre
         self.argument: Any = ctypes.c_void_p.from_param(ctypes.cast(pre.ptr(), ctypes.c_void_p).value)
         """``pre``, as ctypes takes it."""
+        self._suspending: tuple[wasmtime.InstancePre, Any] | None = None
         self.exports = {name: Export.at(place, name) for name, place in exports.items()}
         self.entry = CALL
         """The export that takes the request."""
@@ -92,9 +105,22 @@ class Linked:
         """The same code, prepared so before each call. It lives as long as this does, and is not closed by itself."""
         other = Linked.__new__(Linked)
         other.owner, other.pre, other.argument, other.exports = self.owner, self.pre, self.argument, self.exports
-        other._module, other.file, other.engine = self._module, None, self
+        other._module, other._suspending, other.file, other.engine = self._module, None, None, self
         other.entry, other.preparation, other.overruns = entry, preparation, overruns
         return other
+
+    def suspending(self) -> Any:
+        """What :attr:`argument` is, of the same code with host functions that a guest can be left in.
+
+        Made when it is first asked for: calls without capabilities need none.
+        """
+        if self.engine is not None:
+            return self.engine.suspending()
+        with self.owner.lock:
+            if self._suspending is None:
+                pre = self.owner.link_suspending(self._module)
+                self._suspending = pre, ctypes.c_void_p.from_param(ctypes.cast(pre.ptr(), ctypes.c_void_p).value)
+            return self._suspending[1]
 
     def native(self) -> bytes:
         """The native code, for another process of this host."""
@@ -103,6 +129,8 @@ class Linked:
     def close(self) -> None:
         if self.engine is None:
             self.pre.close()
+            if self._suspending is not None:
+                self._suspending[0].close()
             self._module.close()
         if self.file is not None:
             self.file.close()

@@ -32,6 +32,7 @@ __all__ = [
     "global_get",
     "i64",
     "instantiate",
+    "instantiate_async",
     "make_native_engine",
     "memory_data",
     "memory_size",
@@ -81,6 +82,7 @@ func_call_async = _bare("wasmtime_func_call_async", _P)  # context, func, values
 get_fuel = _bare("wasmtime_context_get_fuel", _P)  # context, u64
 global_get = _bare("wasmtime_global_get", None)  # context, global, value
 instantiate = _bare("wasmtime_instance_pre_instantiate", _P)  # pre, context, instance, trap
+instantiate_async = _bare("wasmtime_instance_pre_instantiate_async", _P)  # pre, context, instance, trap, error
 memory_data = _bare("wasmtime_memory_data", _P)  # context, memory
 memory_size = _bare("wasmtime_memory_data_size", _SIZE)  # context, memory
 on_epoch = _bare("wasmtime_store_epoch_deadline_callback", None)  # store, callback, data, finalizer

@@ -35,7 +35,8 @@ from rho_wasm.sandbox.watch import GROW_REFUSED
 from rho_wasm.sandbox.ways import Way
 
 if TYPE_CHECKING:
-    from rho_wasm.sandbox.fiber import Fibers
+    from rho_wasm.sandbox.fiber import FiberInstance, Fibers
+    from rho_wasm.sandbox.suspending_fiber import SuspendingFiber
 
 __all__ = ["Runtime"]
 
@@ -74,7 +75,7 @@ class Runtime:
         self.interpreters = interpreters
         self.config, self.engine, self._let_go = _make(limits, way, signals_based_traps, interpreters)
         self._guard = FaultGuard(self.config)
-        self.trampolines = Trampolines(self)
+        self.trampolines = Trampolines(self) if way == "public" else self._suspending_trampolines()
         self.ticker = Ticker(self.engine, kind=ticker)
         self._linker = wasmtime.Linker(self.engine)
         for index, function in enumerate(_FUNCTIONS):
@@ -86,9 +87,10 @@ class Runtime:
                 results=function.results,
                 index=index,
             )
+        self._suspending_linker: wasmtime.Linker | None = None
         if way == "native":
-            self.fibers = self._make_fibers()
-            """Instances that a guest can be left in."""
+            self.fibers, self.suspending_fibers = self._make_fibers()
+            """Instances that a guest can be left in, and those where it can be left in a host function too."""
         self._ids = itertools.count(1)
         self.lock = threading.Lock()
         """Guards how far each call is, for a moment at a time."""
@@ -114,6 +116,25 @@ class Runtime:
         places = _checked_exports(module, interpreter=self.interpreters and not guest)
         file = native if isinstance(native, SealedFile) else None
         return Linked(module, self._linker.instantiate_pre(module), places, owner=self, file=file)
+
+    def link_suspending(self, module: wasmtime.Module) -> wasmtime.InstancePre:
+        """``module`` with host functions that a guest can be left in, for fibers alone. Under :attr:`lock`."""
+        from rho_wasm.sandbox.suspending import SuspendingTrampolines
+
+        if self._suspending_linker is None:
+            assert isinstance(self.trampolines, SuspendingTrampolines), "only the native way has fibers"
+            linker = wasmtime.Linker(self.engine)
+            for index, function in enumerate(_FUNCTIONS):
+                self.trampolines.define_suspending(
+                    linker,
+                    function.module,
+                    function.name,
+                    params=function.params,
+                    results=function.results,
+                    index=index,
+                )
+            self._suspending_linker = linker
+        return self._suspending_linker.instantiate_pre(module)
 
     def own_stack(self, linked: Linked, call_id: int, limits: Limits) -> OwnStackInstance:
         """An instance on the stack of whatever thread calls it."""
@@ -148,6 +169,11 @@ class Runtime:
     def host_call(self, call_id: int, index: int, arguments: Sequence[int]) -> int | None:
         return self.calls[call_id].host_call(_FUNCTIONS[index], arguments)
 
+    def suspending_call(
+        self, call_id: int, index: int, arguments: Sequence[int], results: int | None
+    ) -> tuple[int | None, int]:
+        return self.calls[call_id].suspending_call(_FUNCTIONS[index], arguments, results)
+
     def epoch(self, call_id: int) -> int:
         return self.calls[call_id].ask()
 
@@ -162,12 +188,18 @@ class Runtime:
             self.ticker.close()
             self._let_go()
 
-    def _make_fibers(self) -> Fibers:
-        from rho_wasm.sandbox.fiber import Fibers
+    def _suspending_trampolines(self) -> Trampolines:
+        from rho_wasm.sandbox.suspending import SuspendingTrampolines
+
+        return SuspendingTrampolines(self)
+
+    def _make_fibers(self) -> tuple[Fibers[FiberInstance], Fibers[SuspendingFiber]]:
+        from rho_wasm.sandbox.fiber import FiberInstance, Fibers
+        from rho_wasm.sandbox.suspending_fiber import SuspendingFiber
 
         engine = ctypes.cast(self.engine.ptr(), ctypes.c_void_p).value
         assert engine is not None, "an engine is somewhere"
-        return Fibers(engine, self.trampolines)
+        return Fibers(FiberInstance, engine, self.trampolines), Fibers(SuspendingFiber, engine, self.trampolines)
 
 
 def _make(

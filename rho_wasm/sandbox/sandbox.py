@@ -114,6 +114,7 @@ class Sandbox:
         self._threads = threads = HostThreads(max_abandoned=2 * limits.max_concurrent_calls)
         self._pool = _pool(workers, self._runtime, limits, chosen, ticker, threads) if workers else None
         self._errands = Errands(self._threads, most=limits.max_concurrent_calls)
+        self._kind_of_asking = _kind_of_asking(here)
         self._calls = 0
         self._held_s = 0.0
         """How long calls held the event loop's thread since it was last given back."""
@@ -246,7 +247,8 @@ class Sandbox:
                 if limits.deadline_ms < deadline_ms:
                     deadline_ms = limits.deadline_ms
                 if self._pool is None:
-                    run = Attempt(native, request, label, limits, deadline_ms, allowed, copied)
+                    kind = Attempt if allowed is None else self._kind_of_asking
+                    run = kind(native, request, label, limits, deadline_ms, allowed, copied)
                     result = await self._here(run, native.sha256, meter)
                 else:
                     work = WorkerCall(
@@ -330,7 +332,7 @@ class Sandbox:
                 run.close()
                 raise
             self._held_s = 0.0
-            return await self._errands.run(run, aside=run.aside)
+            return await run.to_its_end(self._errands)
         finally:
             if met is not None:
                 meter.at_once = met.leave()
@@ -343,6 +345,15 @@ class Sandbox:
         finally:
             meter.at_once = stay.leave()
             _measured(meter, work.used)
+
+
+def _kind_of_asking(way: Way) -> type[Attempt]:
+    """How a call with capabilities is made."""
+    if way == "public":
+        return Attempt
+    from rho_wasm.sandbox.conversation import Conversation
+
+    return Conversation
 
 
 def _measured(meter: CallMeter, used: GuestCall | Ended) -> None:

@@ -15,7 +15,7 @@ import sys
 import sysconfig
 from typing import Literal, TypeAlias, get_args
 
-from rho_wasm.sandbox.capi import LONG, Trampolines, ffi
+from rho_wasm.sandbox.capi import LONG, ffi
 
 __all__ = ["WAY_VARIABLE", "Way", "choose_way", "why_not_native"]
 
@@ -34,6 +34,8 @@ _NEEDED = (
     "wasmtime_func_call_async",
     "wasmtime_instance_export_nth",
     "wasmtime_instance_pre_instantiate",
+    "wasmtime_instance_pre_instantiate_async",
+    "wasmtime_linker_define_async_func",
     "wasmtime_pooling_allocation_strategy_set",
 )
 _SIZES = {"wasmtime_extern_t": 32, "wasmtime_func_t": 16, "wasmtime_instance_t": 16, "wasmtime_val_t": 32}
@@ -65,8 +67,6 @@ def why_not_native() -> str | None:
         return f"Python {platform.python_version()} may not run on the stack of a fiber"
     if sysconfig.get_config_var("Py_GIL_DISABLED"):
         return "it relies on the interpreter lock, which this Python does without"
-    if not Trampolines.cannot_be_interrupted():
-        return f"Python {platform.python_version()} enters functions in another way than those that are known"
     if sys.platform not in ("linux", "darwin"):
         return f"it was never tried on {sys.platform}"
     version = importlib.metadata.version("wasmtime")
@@ -75,6 +75,10 @@ def why_not_native() -> str | None:
     missing = [name for name in _NEEDED if not hasattr(LONG, name)]
     if missing:
         return f"wasmtime {version} lacks {missing[0]}"
+    from rho_wasm.sandbox.suspending import SuspendingTrampolines
+
+    if not SuspendingTrampolines.cannot_be_interrupted():
+        return f"Python {platform.python_version()} enters functions in another way than those that are known"
     sizes = {name: ctypes.sizeof(getattr(ffi, name)) for name in _SIZES}
     if sizes != _SIZES:
         return f"wasmtime {version} has other structures than those that are known"

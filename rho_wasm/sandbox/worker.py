@@ -54,7 +54,7 @@ def main() -> None:
     job = json.loads(sys.argv[1])
     if job["way"] == "native":
         # Imported before the walls go up.
-        from rho_wasm.sandbox import engines, fiber, native  # noqa: F401
+        from rho_wasm.sandbox import engines, fiber, native, suspending, suspending_fiber  # noqa: F401
     line = _Line(socket.socket(fileno=job["fd"]))
     confine.apply({"read": [], "write": []})
     limits = HostLimits.model_validate(job["limits"])

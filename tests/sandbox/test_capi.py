@@ -66,14 +66,15 @@ class Guest:
             linked = self._linked(text)
             return OwnStackInstance(self.engine, linked, call_id=7, trampolines=self.trampolines, limits=limits)
         from rho_wasm.sandbox.engines import give_back_engine, lent_engine
-        from rho_wasm.sandbox.fiber import Fibers
+        from rho_wasm.sandbox.fiber import FiberInstance, Fibers
         from rho_wasm.sandbox.native import Pool
 
         pool = Pool.of(HostLimits())
         self.engine = lent_engine(CONFIG, pool)
         self._let_go = lambda: give_back_engine(self.engine, CONFIG, pool)
         linked = self._linked(text)
-        fiber = Fibers(ctypes.cast(self.engine.ptr(), ctypes.c_void_p).value or 0, self.trampolines).take()
+        engine = ctypes.cast(self.engine.ptr(), ctypes.c_void_p).value or 0
+        fiber = Fibers(FiberInstance, engine, self.trampolines).take()
         fiber.open(linked, 7, limits, math.inf)
         return fiber
 

@@ -19,7 +19,7 @@ from rho_wasm.limits import HostLimits, Limits
 from rho_wasm.results import HandlerResult, Ok
 from rho_wasm.sandbox import GuestModule, NativeCache, Sandbox
 from rho_wasm.sandbox.ways import Way
-from tests.sandbox.guests import Granting, answering, called, guest
+from tests.sandbox.guests import Waiting, answering, called, guest
 
 SPIN = guest("(loop $l (br $l)) unreachable")
 ENDLESS = Limits(fuel=10**15, deadline_ms=60_000)
@@ -125,13 +125,16 @@ async def test_cancellation_stops_the_guest_and_leaves_nothing_running(sandbox: 
     assert sandbox.statistics().modules == 0
 
 
-async def test_cancellation_inside_a_host_call_waits_for_it(sandbox: Sandbox) -> None:
-    inside, go_on = threading.Event(), threading.Event()
+async def test_cancellation_inside_a_host_call_reaches_the_capability(sandbox: Sandbox) -> None:
+    inside = anyio.Event()
+    seen: list[str] = []
 
-    def capabilities(capability: str, arguments: Mapping[str, Any]) -> Any:
+    async def capabilities(capability: str, arguments: Mapping[str, Any]) -> Any:
         inside.set()
-        assert go_on.wait(SOON)
-        return 1
+        try:
+            await anyio.sleep_forever()
+        finally:
+            seen.append("cancelled")
 
     ask = b"\xa2\x69arguments\xa0\x6acapability\x65clock"
     segment = '(data (i32.const 0) "\\a2\\69arguments\\a0\\6acapability\\65clock")'
@@ -139,10 +142,10 @@ async def test_cancellation_inside_a_host_call_waits_for_it(sandbox: Sandbox) ->
     wasm = guest(body, extra=segment, capabilities=("clock",))
     with anyio.fail_after(SOON):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(lambda: called(sandbox, wasm, limits=ENDLESS, capabilities=Granting(capabilities)))
-            await anyio.to_thread.run_sync(inside.wait, SOON)
+            tasks.start_soon(lambda: called(sandbox, wasm, limits=ENDLESS, capabilities=Waiting(capabilities)))
+            await inside.wait()
             tasks.cancel_scope.cancel()
-            go_on.set()
+    assert seen == ["cancelled"]
     assert sandbox.statistics().running == 0
 
 

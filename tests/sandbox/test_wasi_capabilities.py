@@ -202,11 +202,12 @@ def test_host_calls_are_counted_as_those_of_the_rho_module() -> None:
     assert caught.value.reason == "too_many_host_calls"
 
 
-def test_a_request_is_not_made_on_the_event_loops_thread() -> None:
-    channel = Channel()
+def test_a_long_request_is_not_refused_on_the_event_loops_thread() -> None:
+    channel = Channel(capabilities=None)
     channel.state.hurried = True
+    assert kind(channel.ask()) == "denied"
     with pytest.raises(Elsewhere):
-        channel.ask()
+        channel.ask(text="x" * 300)
 
 
 def test_what_is_copied_is_counted() -> None:
