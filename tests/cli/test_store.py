@@ -152,12 +152,12 @@ def test_old_generations_are_pruned_and_nothing_returns_to_them(
     command("activate", "5")
     monkeypatch.setattr("rho_wasm.dynamic.store.REJECTED_KEPT_S", -60.0)  # as if an hour had passed
     with Store.open(own_folder / ".rho") as store:
-        for tool in ("echo", "gone"):
+        for tool in ("echo", "trap"):
             store.kv.put(tool, "key", b"", room=KvRoom(1, 3), all_bytes=6)
     assert command("prune", "--keep", "0")[0] == 2
     code, answer = command("prune", "--keep", "1")
     assert code == 0
-    assert (answer["pruned"], len(answer["artifacts"]), answer["namespaces"]) == ([1, 3], 1, ["gone"])
+    assert (answer["pruned"], len(answer["artifacts"]), answer["namespaces"]) == ([1, 3], 1, ["echo"])
     code, answer = command("rollback", "--to", "1")
     assert (code, answer["error"]["type"]) == (3, "UnknownGeneration")
     assert [each["why"] for each in command("generations")[1]["generations"]].count("pruned") == 2
