@@ -8,7 +8,6 @@ header fields are lower case; ``body`` is text where its content type says so an
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
@@ -29,6 +28,8 @@ from rho_wasm.grants import HttpBounds
 from rho_wasm.untrusted import inert
 
 if TYPE_CHECKING:
+    import ssl
+
     from httpcore2 import AsyncNetworkBackend
 
     from rho_wasm.capabilities.http_transport import CheckedBackend, Response

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import sys
 from typing import Any
 
 import anyio
@@ -286,6 +287,11 @@ def test_a_host_gets_one_capability() -> None:
     (capability,) = http_capabilities()
     assert isinstance(capability, Capability)
     assert (capability.name, capability.arguments, capability.bounds) == ("http.fetch", FetchArguments, HttpBounds)
+
+
+def test_a_host_without_the_extra_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "httpcore2", None)
+    assert http_capabilities() == ()
 
 
 async def test_an_ipv6_address_is_asked_with_its_brackets() -> None:
