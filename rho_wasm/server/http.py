@@ -31,7 +31,7 @@ class HttpLimits:
     concurrency: int = 4_096
     """Connections and requests at once: 503."""
     headers_bytes: int = 64 * 1024
-    """Of one request: 400."""
+    """Of headers that have not come whole yet: 400."""
     close_s: int = 3
     """How long requests that are being answered may go on when the server ends."""
 
