@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import random
 import sqlite3
 import threading
@@ -56,6 +57,10 @@ class Database:
             return self._open(":memory:")
         name = f"file:{quote(str(self.path))}"
         if not self.read_only:
+            # SQLite would make it for everyone; its log gets the same mode. Never opened where it is there: to close it
+            # again would let go of the locks that this process has on it.
+            with suppress(OSError):
+                os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
             return self._open(f"{name}?mode=rwc")
         connection = self._open(f"{name}?mode=ro")
         try:

@@ -48,7 +48,7 @@ __all__ = ["DynamicSource"]
 
 Result = TypeVar("Result")
 
-_FIRST_LOOK_S = 10.0
+_FIRST_LOOK_S = _WRITE_S = 10.0
 _AUTHOR_CHARS, _NOTE_CHARS = 128, 2_000
 
 
@@ -230,6 +230,7 @@ class DynamicSource:
         """
         number = candidate.number if isinstance(candidate, Generation) else candidate
         found = await self._in_thread(partial(self.store.history.candidate, number))
+        await self.write_recordings()
         async with AsyncExitStack() as held:
             await self._gates.judge(found, held)
             return await self._switch(partial(self.store.history.activate, number, floor=floor))
@@ -264,6 +265,7 @@ class DynamicSource:
     async def review(self, candidate: Generation | int) -> Review:
         """What a person is shown before saying yes: sources, capabilities, provenance, what changes."""
         number = candidate.number if isinstance(candidate, Generation) else candidate
+        await self.write_recordings()
         return await self._gates.review(await self._in_thread(partial(self.store.generation, number)))
 
     async def replay(
@@ -280,6 +282,12 @@ class DynamicSource:
         elif isinstance(against, int):
             against = await self._in_thread(partial(self.store.generation, against))
         return await self._replayer.rows(recordings, against)
+
+    async def write_recordings(self) -> None:
+        """Returns once the calls that ended so far are in the store, if they are recorded; after 10 s in any case."""
+        if self._recorder is not None:
+            write = self._recorder.write
+            await self._in_thread(lambda: wait([self._worker.submit(write)], timeout=_WRITE_S))
 
     def live(self) -> Generation:
         """The generation that is offered now."""

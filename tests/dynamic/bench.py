@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 import anyio
 
 from rho_wasm.calls import ToolCall
+from rho_wasm.capabilities.capability import Capability
 from rho_wasm.dynamic.artifact import Artifact
 from rho_wasm.dynamic.gates import Approve, Rebuild
 from rho_wasm.dynamic.generation import Generation
+from rho_wasm.dynamic.recorder import Redact
 from rho_wasm.dynamic.source import DynamicSource
 from rho_wasm.dynamic.store import Store
 from rho_wasm.events import Event
@@ -109,6 +111,8 @@ async def open_bench(
     limits: Limits | None = None,
     approve: Approve | None = None,
     rebuild: Rebuild | None = None,
+    capabilities: Iterable[Capability] = (),
+    redact: Redact | None = None,
 ) -> AsyncIterator[Bench]:
     """A bench on a store of its own in memory, or on ``store``, which stays the caller's to close."""
     used = store or (Store.open(":memory:", clock=clock) if clock is not None else Store.open(":memory:"))
@@ -122,6 +126,8 @@ async def open_bench(
                 limits=limits,
                 approve=approve,
                 rebuild=rebuild,
+                capabilities=capabilities,
+                redact=redact,
                 on_event=bench.hear,
             ) as source:
                 bench.attach(source)
