@@ -46,6 +46,8 @@ class AskingCall(SlicedCall):
 
     def advance_on_loop(self) -> bool:
         """Goes on until the guest is done, its slice is over, or a host call takes long. Raises as ``run`` does."""
+        if not self._replied():
+            return False
         while not self.advance():
             if not self._replied() or time.monotonic() >= self.slice_ends:
                 return False
