@@ -593,6 +593,165 @@ export class Call {
   }
 }
 
+// ---- JSON that another wrote (RFC 8259), which may be wrong ----
+
+/**
+ * One value of JSON; null for what is none, or nested deeper than plain data is. Of a key that occurs twice the last value
+ * holds; half a surrogate pair is U+FFFD; whole numbers beyond 64 bits become floats. For a part of a URL there is
+ * `encodeURIComponent`.
+ */
+export function readJson(text: string): Value | null {
+  const reader = new JsonReader(text);
+  const value = reader.value(0);
+  reader.token("");
+  return reader.bad || reader.at != text.length ? null : value;
+}
+
+class JsonReader {
+  at: i32 = 0;
+  bad: bool = false;
+
+  constructor(private text: string) {}
+
+  private fail(): Value {
+    this.bad = true;
+    this.at = this.text.length;
+    return new Value(Kind.Null);
+  }
+
+  private next(word: string): bool {
+    if (!this.text.startsWith(word, this.at)) return false;
+    this.at += word.length;
+    return true;
+  }
+
+  /** Whether that comes next, blanks aside. */
+  token(token: string): bool {
+    for (; this.at < this.text.length; this.at++) {
+      const code = this.text.charCodeAt(this.at);
+      if (code != 0x20 && code != 0x09 && code != 0x0a && code != 0x0d) break;
+    }
+    return this.next(token);
+  }
+
+  value(depth: i32): Value {
+    if (this.token("{")) return this.map(depth + 1);
+    if (this.next("[")) return this.list(depth + 1);
+    if (this.next('"')) return Value.of(this.string());
+    if (this.next("true")) return Value.of(true);
+    if (this.next("false")) return Value.of(false);
+    if (this.next("null")) return new Value(Kind.Null);
+    return this.number();
+  }
+
+  private list(depth: i32): Value {
+    const made = list();
+    for (let first = true; !this.token("]"); first = false) {
+      if (this.bad || depth > MAX_DEPTH || (!first && !this.next(","))) return this.fail();
+      made.add(this.value(depth));
+    }
+    return depth > MAX_DEPTH ? this.fail() : made;
+  }
+
+  private map(depth: i32): Value {
+    const made = map();
+    for (let first = true; !this.token("}"); first = false) {
+      if (this.bad || depth > MAX_DEPTH || (!first && !this.next(",")) || !this.token('"')) return this.fail();
+      const key = this.string();
+      if (!this.token(":")) return this.fail();
+      made.set(key, this.value(depth));
+    }
+    return depth > MAX_DEPTH ? this.fail() : made;
+  }
+
+  /** The rest of a text of which the opening quote was read. */
+  private string(): string {
+    let made = "";
+    let from = this.at;
+    for (;;) {
+      const code = this.text.charCodeAt(this.at);
+      if (code < 0x20) break; // -1 is the end
+      this.at++;
+      if (code == 0x22) return made + this.text.substring(from, this.at - 1);
+      if (code != 0x5c) continue;
+      made += this.text.substring(from, this.at - 1);
+      const escape = this.text.charAt(this.at++);
+      const known = 'b\bf\fn\nr\rt\t""\\\\//'.indexOf(escape);
+      if (escape == "u") made += this.unicode();
+      else if (escape != "" && known >= 0 && known % 2 == 0) made += 'b\bf\fn\nr\rt\t""\\\\//'.charAt(known + 1);
+      else break;
+      if (this.bad) break;
+      from = this.at;
+    }
+    this.fail();
+    return "";
+  }
+
+  private unicode(): string {
+    const unit = this.unit();
+    if (unit < 0xd800 || unit > 0xdfff) return String.fromCharCode(unit);
+    const ahead = this.at;
+    if (unit < 0xdc00 && this.next("\\u")) {
+      const low = this.unit();
+      if (low >= 0xdc00 && low <= 0xdfff) return String.fromCharCode(unit, low);
+      if (!this.bad) this.at = ahead;
+    }
+    return "\ufffd";
+  }
+
+  private unit(): i32 {
+    let unit = 0;
+    for (let n = 0; n < 4; n++) {
+      const code = this.text.charCodeAt(this.at++);
+      const low = code | 0x20;
+      if (code >= 0x30 && code <= 0x39) unit = (unit << 4) | (code - 0x30);
+      else if (low >= 0x61 && low <= 0x66) unit = (unit << 4) | (low - 0x61 + 10);
+      else {
+        this.fail();
+        return 0;
+      }
+    }
+    return unit;
+  }
+
+  /** Past the digits that come; how many there were. */
+  private digits(): i32 {
+    const from = this.at;
+    for (; this.at < this.text.length; this.at++) {
+      const code = this.text.charCodeAt(this.at);
+      if (code < 0x30 || code > 0x39) break;
+    }
+    return this.at - from;
+  }
+
+  private number(): Value {
+    const from = this.at;
+    const minus = this.next("-");
+    const first = this.at;
+    const zero = this.text.charAt(first) == "0";
+    const count = this.digits();
+    if (count == 0 || (zero && count > 1)) return this.fail();
+    let whole = true;
+    if (this.next(".")) {
+      whole = false;
+      if (this.digits() == 0) return this.fail();
+    }
+    if (this.next("e") || this.next("E")) {
+      whole = false;
+      if (!this.next("-")) this.next("+");
+      if (this.digits() == 0) return this.fail();
+    }
+    let bits: u64 = 0;
+    for (let at = first; whole && at < this.at; at++) {
+      const digit = <u64>(this.text.charCodeAt(at) - 0x30);
+      if (bits > (u64.MAX_VALUE - digit) / 10) whole = false;
+      else bits = bits * 10 + digit;
+    }
+    if (!whole) return Value.of(parseFloat(this.text.substring(from, this.at)));
+    return minus && bits > 0 ? Value.below(bits - 1) : Value.of(bits);
+  }
+}
+
 // ---- declaring tools ----
 
 export type Handler = (call: Call) => Answer;

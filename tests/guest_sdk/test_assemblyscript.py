@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Any
 import anyio
 import pytest
 from anyio.from_thread import start_blocking_portal
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from rho_wasm import plain, resources
 from rho_wasm.dynamic.artifact import Artifact
@@ -17,6 +20,7 @@ from rho_wasm.errors import BuildError
 from rho_wasm.sandbox import NativeCache, Sandbox
 from rho_wasm.toolchains import build
 from rho_wasm.toolchains.assemblyscript import PACKAGE
+from tests.guest_sdk.json_texts import BAD, GOOD, close, json_values
 from tests.guest_sdk.vectors_guests import Calls, Refused
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -213,6 +217,23 @@ def test_an_answer_may_be_as_deep_as_the_host_takes(types: tuple[Artifact, Calls
 
 def test_garbage_is_collected_while_a_call_runs(types: tuple[Artifact, Calls]) -> None:
     assert types[1].call("mistakes", which="garbage") == {"ok": 200_000_000}
+
+
+def test_json_of_others_is_read_or_refused(types: tuple[Artifact, Calls]) -> None:
+    calls = types[1]
+    for text, meant in GOOD:
+        answer = calls.call("reads", json=text)
+        assert answer.keys() == {"ok"}, text
+        assert close(answer["ok"], meant), (text, answer)
+    for bad in BAD:
+        if (json := bad.decode("utf-8", "ignore")).encode() == bad:
+            assert calls.call("reads", json=json) == {"error": "no JSON"}, json
+
+
+@settings(max_examples=100, deadline=None)
+@given(value=json_values, ascii_only=st.booleans())
+def test_any_json_is_read_as_python_reads_it(types: tuple[Artifact, Calls], value: Any, ascii_only: bool) -> None:
+    assert close(types[1].call("reads", json=json.dumps(value, ensure_ascii=ascii_only))["ok"], value)
 
 
 def test_randomness_is_of_the_request(types: tuple[Artifact, Calls]) -> None:

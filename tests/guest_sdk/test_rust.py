@@ -8,17 +8,21 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import anyio
 import pytest
 import wasmtime
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from rho_wasm import resources
+from rho_wasm import plain, resources
 from rho_wasm.dynamic.artifact import Artifact
 from rho_wasm.errors import BuildError
 from rho_wasm.toolchains import build
 from rho_wasm.toolchains.pipeline import missing
 from tests.guest_sdk.conftest import GUESTS
+from tests.guest_sdk.json_texts import BAD, GOOD, URL_PARTS, close, json_values
 from tests.guest_sdk.raw import RawGuest
 
 pytestmark = pytest.mark.slow
@@ -169,6 +173,27 @@ def test_a_panic_is_a_line_of_the_log_with_the_authors_line_and_a_trap(guest: Ra
 def test_memory_that_runs_out_traps(guest: RawGuest) -> None:
     with pytest.raises(wasmtime.Trap):
         guest.call("fails", {"how": "memory"})
+
+
+def test_json_of_others_is_read_or_refused(guest: RawGuest) -> None:
+    for text, meant in GOOD:
+        answer = guest.call("reads", {"json": text})
+        assert plain.encode(answer) == plain.encode({"ok": meant}), text
+    for bad in BAD:
+        if (json := bad.decode("utf-8", "ignore")).encode() == bad:
+            assert guest.call("reads", {"json": json}) == {"error": "no JSON"}, json
+    assert list(guest.call("reads", {"json": "[" * 64 + "]" * 64})) == ["raised"]  # The answer round it is deeper.
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(value=json_values, ascii_only=st.booleans())
+def test_any_json_is_read_as_python_reads_it(guest: RawGuest, value: Any, ascii_only: bool) -> None:
+    assert close(guest.call("reads", {"json": json.dumps(value, ensure_ascii=ascii_only)})["ok"], value)
+
+
+def test_texts_are_made_parts_of_urls(guest: RawGuest) -> None:
+    for text in URL_PARTS:
+        assert guest.call("url_part", {"text": text}) == {"ok": quote(text, safe="")}
 
 
 def test_a_tool_knows_of_its_call_and_logs(guest: RawGuest) -> None:

@@ -36,6 +36,7 @@ mod host;
 #[cfg(feature = "serde")]
 mod serde_value;
 mod value;
+mod web;
 
 pub use answer::{ask_user, failed, halt, ok, raised, Answer, IntoAnswer};
 pub use cbor::{decode, encode, Malformed, NotPlain, MAX_DEPTH};
@@ -43,3 +44,4 @@ pub use convert::{FromValue, IntoValue, Mismatch, Schema};
 pub use default::IntoDefault;
 pub use host::{context, host_call, log, progress, Context, HostError, Level};
 pub use value::{Bytes, Map, Value};
+pub use web::{read_json, url_part};

@@ -139,4 +139,18 @@ rho::tool! {
     }
 }
 
-rho::tools![kinds, defaults, nothing, part::fails, not_plain, facts];
+rho::tool! {
+    /// Reads JSON.
+    fn reads(json: String) -> Result<Value, &'static str> {
+        rho::read_json(&json).ok_or("no JSON")
+    }
+}
+
+rho::tool! {
+    /// Makes a part of a URL.
+    fn url_part(text: String) -> String {
+        rho::url_part(&text)
+    }
+}
+
+rho::tools![kinds, defaults, nothing, part::fails, not_plain, facts, reads, url_part];

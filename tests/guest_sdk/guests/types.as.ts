@@ -1,6 +1,6 @@
 // What values and declarations become, and what a mistake of the author does.
 
-import { Answer, Call, Value, failed, list, map, ok, progress, tool, typed, warning } from "rho";
+import { Answer, Call, Value, failed, list, map, ok, progress, readJson, tool, typed, warning } from "rho";
 
 tool("types", "Gives back what it is given.")
   .text("text", "a text").optional().pattern("^a").minimum(1)
@@ -85,4 +85,11 @@ tool("about", "What the call is.")
     progress(0.5);
     warning("careful \ud800");
     return ok(map().set("call", call.id).set("session", call.sessionId).set("values", call.values));
+  });
+
+tool("reads", "Reads JSON.")
+  .text("json")
+  .handle((call: Call): Answer => {
+    const read = readJson(call.text("json"));
+    return read === null ? failed("no JSON") : ok(read);
   });
