@@ -159,7 +159,13 @@ def _count(folder: Path, times: int) -> None:
                     break
 
 
-@pytest.mark.parametrize("room", [KvRoom(37, 10_000), KvRoom(10_000, 37 * 8)], ids=["keys", "bytes"])
+@pytest.mark.parametrize(
+    "room",
+    [
+        pytest.param(KvRoom(10_000, 37 * 8), id="bytes"),
+        pytest.param(KvRoom(37, 10_000), id="keys", marks=pytest.mark.slow),
+    ],
+)
 def test_two_processes_together_store_exactly_what_there_is_room_for(folder: Path, room: KvRoom) -> None:
     with opened(folder) as store:
         process, there = begin(_told, _puts, folder, "a", 30, room)
@@ -187,6 +193,7 @@ def _told(connection: object, work: object, *arguments: object) -> None:
     connection.send(work(*arguments))  # type: ignore[attr-defined, operator]
 
 
+@pytest.mark.slow
 def test_a_process_killed_in_a_put_leaves_all_of_it_or_nothing(folder: Path) -> None:
     with opened(folder) as store:
         process, there = begin(_put_for_ever, folder)
