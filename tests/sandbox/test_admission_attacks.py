@@ -21,6 +21,8 @@ from rho_wasm.wasm import HEADER, encode_section, encode_u32
 from tests.fixture_build import FIXTURES, names
 from tests.sandbox.module_bytes import I32, Guest, body, export, function_type, vector
 
+pytestmark = pytest.mark.slow
+
 TURN = b"\x03\x40\x20\x00\x0d\x00\x0b"  # loop, local.get 0, br_if 0, end
 
 

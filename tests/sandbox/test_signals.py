@@ -9,7 +9,10 @@ import textwrap
 
 import pytest
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere wasmtime does not use signals")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="elsewhere wasmtime does not use signals"),
+]
 
 SETUP = """
     import faulthandler, sys

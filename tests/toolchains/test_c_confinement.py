@@ -21,6 +21,7 @@ from rho_wasm.toolchains.project import Project
 from tests.toolchains.conftest import MINIMAL_C
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.anyio,
     pytest.mark.skipif(landlock_version() == 0, reason="C is built only where the kernel has Landlock"),
 ]

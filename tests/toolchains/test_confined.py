@@ -17,6 +17,7 @@ from rho_wasm.toolchains.confined import fresh_folder, require_confinement, run_
 from rho_wasm.toolchains.limits import BuildLimits
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.anyio,
     pytest.mark.skipif(landlock_version() == 0, reason="native programs are confined only where there is Landlock"),
 ]
