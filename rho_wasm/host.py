@@ -20,7 +20,13 @@ from rho_wasm.dynamic.store import Store
 from rho_wasm.events import OnEvent
 from rho_wasm.executor import DefaultExecutor
 from rho_wasm.gates import Gate, allow_all
-from rho_wasm.host_capabilities import check_own, host_capabilities, secrets_of
+from rho_wasm.host_capabilities import (
+    check_grants,
+    check_own,
+    host_capabilities,
+    secrets_of,
+    warn_of_rules_without_tools,
+)
 from rho_wasm.host_threads import HostThreads
 from rho_wasm.limits import HostLimits, Limits
 from rho_wasm.policy import Policy
@@ -109,6 +115,7 @@ class Host:
         if policy is None:
             policy = Policy()
         loaded = policy if isinstance(policy, Policy) else Policy.load(policy, capabilities=own)
+        check_grants(loaded, own)
         known_secrets = secrets_of(loaded, secrets)
         bounds = HostLimits(call=limits) if isinstance(limits, Limits) else limits or HostLimits()
         shelf = engines if isinstance(engines, EngineShelf) else EngineShelf.default()
@@ -121,7 +128,6 @@ class Host:
         try:
             granted = host_capabilities(
                 own,
-                policy=loaded,
                 store=opened,
                 run=run_for,
                 secrets=known_secrets,
@@ -151,6 +157,8 @@ class Host:
             ):
                 with closing(StoreOutputs(opened, max_bytes=bounds.output_bytes)) as outputs:
                     registry = ToolRegistry(core, sources=(source, *sources), outputs=outputs, on_event=on_event)
+                    core_names = [tool.name for tool in registry.core_tools()]
+                    warn_of_rules_without_tools(loaded, source.live().tools, core=core_names)
                     runner = ToolRunner(
                         registry,
                         gate=gate,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import logging
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
 
 from rho_wasm.capabilities.capability import Capability
 from rho_wasm.capabilities.clock import clock_capabilities
@@ -21,7 +23,17 @@ from rho_wasm.grants import BOUNDS, HttpBounds, is_reserved
 from rho_wasm.policy import Policy
 from rho_wasm.untrusted import type_name
 
-__all__ = ["check_own", "host_capabilities", "secrets_of", "with_kv_of"]
+__all__ = [
+    "check_grants",
+    "check_own",
+    "host_capabilities",
+    "secrets_of",
+    "warn_of_rules_without_tools",
+    "with_kv_of",
+]
+
+_log = logging.getLogger("rho_wasm")
+_HTTP_NAMES: Final = frozenset({"http.fetch"})
 
 
 def check_own(capabilities: Iterable[Capability]) -> tuple[Capability, ...]:
@@ -53,22 +65,39 @@ def secrets_of(policy: Policy, given: Mapping[str, str] | None) -> Secrets:
     return Secrets.load(policy.secrets, given=given, needed=needed)
 
 
-def host_capabilities(
-    own: Iterable[Capability],
-    *,
-    policy: Policy,
-    store: Store,
-    run: RunTool,
-    secrets: Secrets,
-    kv_bytes: int,
-    on_event: OnEvent | None,
-) -> tuple[Capability, ...]:
-    """Everything that this host can grant.
+def check_grants(policy: Policy, own: Iterable[Capability]) -> None:
+    """Raises :class:`PolicyError` where ``policy`` grants what a host with ``own`` has not.
 
-    Raises :class:`PolicyError` where ``policy`` grants something else: the host does not start with less than its
-    operator wrote down.
+    It does not start with less than its operator wrote down.
     """
-    found = (
+    known = {**BOUNDS, **{each.name: each.bounds for each in own}}
+    missing = frozenset() if http_capabilities() else _HTTP_NAMES
+    for pattern, entry in policy.tools.items():
+        for name, bounds in entry.grants.items():
+            key = ("tools", pattern, "grants", name)
+            if name in missing:
+                words = "needs the extra 'http': pip install 'rho-wasm[http]'"
+                raise policy.refusal(key, words, reason="missing_extra")
+            if name not in known:
+                words = "this host has no capability of this name"
+                raise policy.refusal(key, words, reason="policy_unknown_capability")
+            if type(bounds) is not known[name]:
+                raise policy.refusal(key, "its bounds are those of another capability of this name")
+
+
+def warn_of_rules_without_tools(policy: Policy, tools: Collection[str], *, core: Collection[str]) -> None:
+    """Logs each rule of ``policy`` that means none of ``tools``. Where there are none yet, none is missing."""
+    if not tools:
+        return
+    for line, words in policy.unmatched({*tools, *core}):
+        _log.warning("policy%s: %s", "" if line is None else f", line {line}", words)
+
+
+def host_capabilities(
+    own: Iterable[Capability], *, store: Store, run: RunTool, secrets: Secrets, kv_bytes: int, on_event: OnEvent | None
+) -> tuple[Capability, ...]:
+    """Everything that this host can grant."""
+    return (
         *log_capabilities(on_event),
         *progress_capabilities(on_event),
         *clock_capabilities(),
@@ -79,18 +108,6 @@ def host_capabilities(
         *tool_capabilities(run),
         *own,
     )
-    by_name = {each.name: each for each in found}
-    for pattern, entry in policy.tools.items():
-        for name, bounds in entry.grants.items():
-            if name not in by_name:
-                detail, reason = "this host has no capability of this name", "policy_unknown_capability"
-                if name in BOUNDS:
-                    detail, reason = "install the extra 'http': pip install 'rho-wasm[http]'", "missing_extra"
-                raise policy.refusal(("tools", pattern, "grants", name), detail, reason=reason)
-            if type(bounds) is not by_name[name].bounds:
-                detail = "its bounds are those of another capability of this name"
-                raise policy.refusal(("tools", pattern, "grants", name), detail)
-    return found
 
 
 def with_kv_of(store: Store, capabilities: Iterable[Capability]) -> tuple[Capability, ...]:

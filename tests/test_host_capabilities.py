@@ -24,8 +24,7 @@ from rho_wasm import (
     capability,
 )
 from rho_wasm.capabilities import Capability
-from rho_wasm.capabilities.secrets import Secrets
-from rho_wasm.host_capabilities import host_capabilities
+from rho_wasm.host_capabilities import check_grants
 from rho_wasm.sandbox.ways import Way, why_not_native
 from rho_wasm.testing import asking_guest
 
@@ -243,12 +242,8 @@ async def test_a_secret_that_is_granted_and_has_no_value_keeps_the_host_from_sta
 def test_a_grant_of_a_missing_extra_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rho_wasm.capabilities.http.find_spec", lambda name: None)
     rules = Policy.parse({"tools": {"t": {"grants": {"http.fetch": {}}}}})
-
-    async def run(*ignored: object) -> ToolResult:
-        raise AssertionError
-
-    with Store.open(":memory:") as store, pytest.raises(PolicyError, match=r"'rho-wasm\[http\]'") as caught:
-        host_capabilities((), policy=rules, store=store, run=run, secrets=Secrets(), kv_bytes=1, on_event=None)
+    with pytest.raises(PolicyError, match=r"'rho-wasm\[http\]'") as caught:
+        check_grants(rules, ())
     assert caught.value.reason == "missing_extra"
 
 
@@ -274,3 +269,16 @@ async def test_a_tools_clock_and_chance_are_its_own_until_they_are_granted(tmp_p
         assert now > 1_700_000_000
         one, other = [(await ask(opened, "chance", count=16)).value["ok"] for _ in range(2)]
         assert one != other
+
+
+async def test_a_rule_that_means_no_tool_is_warned_of_once_there_are_tools(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rules = policy({"ask": {"invoice.lookup": {}}, "aks": {"tool.call": {"tools": ["read_artifact", "rea_*"]}}})
+    async with host(tmp_path, rules, asking_guest("ask", "invoice.lookup")):
+        assert caplog.messages == []
+    async with Host.open(tmp_path, policy=rules, capabilities=OWN):
+        assert caplog.messages == [
+            "policy: tools.aks: no tool matches 'aks'",
+            "policy: tools.aks.grants.tool.call.tools: no tool matches 'rea_*'",
+        ]

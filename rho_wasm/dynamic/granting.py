@@ -11,11 +11,19 @@ from typing import Any
 from rho_wasm.capabilities.capability import Capability
 from rho_wasm.capabilities.granted import Granted
 from rho_wasm.frozen import FrozenMap, thaw
-from rho_wasm.grants import Grant
+from rho_wasm.grants import Bounds, Grant
 from rho_wasm.policy import Policy
 from rho_wasm.untrusted import inert
 
-__all__ = ["NOTHING_GRANTED", "GrantChange", "effective_grants", "grant_changes", "grants_to_stage"]
+__all__ = [
+    "NOTHING_GRANTED",
+    "GrantChange",
+    "bounds_text",
+    "effective_bounds",
+    "effective_grants",
+    "grant_changes",
+    "grants_to_stage",
+]
 
 NOTHING_GRANTED: Mapping[str, Granted] = MappingProxyType({})
 
@@ -44,6 +52,33 @@ def grants_to_stage(
     )
 
 
+def effective_bounds(
+    tool: str,
+    given: Iterable[Grant],
+    *,
+    declared: Iterable[str],
+    policy: Policy,
+    known: Mapping[str, type[Bounds]],
+) -> dict[str, Bounds]:
+    """What a call of ``tool`` has, by name. ``given`` is what its generation says, ``declared`` its manifest.
+
+    A store is a foreign file: what it says counts only as far as the manifest declares, today's policy allows, the
+    capability is one of those ``known`` here, and the bounds are bounds. The rest is left out.
+    """
+    allowed, asked = policy.grants_for(tool), frozenset(declared)
+    effective: dict[str, Bounds] = {}
+    for grant in given if allowed and asked else ():
+        name = grant.capability
+        model, today = known.get(name), allowed.get(name)
+        if model is None or today is None or name not in asked or type(today) is not model:
+            continue
+        try:
+            effective[name] = today.meet(model.model_validate(grant.bounds))
+        except ValueError:  # A ValidationError is one.
+            continue
+    return effective
+
+
 def effective_grants(
     tool: str,
     given: Iterable[Grant],
@@ -52,25 +87,12 @@ def effective_grants(
     policy: Policy,
     capabilities: Mapping[str, Capability],
 ) -> Mapping[str, Granted]:
-    """What a call of ``tool`` has, by name. ``given`` is what its generation says, ``declared`` its manifest.
-
-    A store is a foreign file: what it says counts only as far as the manifest declares, today's policy allows, this
-    host has the capability, and the bounds are bounds. The rest is left out.
-    """
-    allowed, asked = policy.grants_for(tool), frozenset(declared)
-    if not allowed or not asked:
+    """The same with the capabilities that answer."""
+    known = {name: capability.bounds for name, capability in capabilities.items()}
+    bounds = effective_bounds(tool, given, declared=declared, policy=policy, known=known)
+    if not bounds:
         return NOTHING_GRANTED
-    granted: dict[str, Granted] = {}
-    for grant in given:
-        name = grant.capability
-        own, today = capabilities.get(name), allowed.get(name)
-        if own is None or today is None or name not in asked or type(today) is not own.bounds:
-            continue
-        try:
-            granted[name] = Granted(own, today.meet(own.bounds.model_validate(grant.bounds)))
-        except ValueError:  # A ValidationError is one.
-            continue
-    return MappingProxyType(granted) if granted else NOTHING_GRANTED
+    return MappingProxyType({name: Granted(capabilities[name], each) for name, each in bounds.items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +109,7 @@ class GrantChange:
         if self.after is None:
             return f"{self.capability} is no longer granted"
         if self.before is None:
-            return f"{self.capability} is granted: {_bounds_text(self.after)}"
+            return f"{self.capability} is granted: {bounds_text(self.after)}"
         differing = [
             f"{name} {_bound_text(self.before.get(name))} -> {_bound_text(self.after.get(name))}"
             for name in sorted(self.before.keys() | self.after.keys())
@@ -110,7 +132,8 @@ def grant_changes(before: Iterable[Grant], after: Iterable[Grant]) -> tuple[Gran
     )
 
 
-def _bounds_text(bounds: Mapping[str, Any]) -> str:
+def bounds_text(bounds: Mapping[str, Any]) -> str:
+    """Bounds in a line for a person, inert."""
     return inert(", ".join(f"{name} {_bound_text(value)}" for name, value in sorted(bounds.items()))) or "no bounds"
 
 
