@@ -20,6 +20,12 @@ from tests.dynamic.guests import SPINS, TRAPS, artifact
 
 pytestmark = pytest.mark.anyio
 
+
+@pytest.fixture
+def anyio_backend(slow_on_trio: str) -> str:
+    return slow_on_trio
+
+
 LARGE = 1024 * 1024 - 64
 
 
