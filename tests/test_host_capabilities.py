@@ -145,6 +145,8 @@ async def test_hints_follow_from_grants(tmp_path: Path) -> None:
     guests = (asking_guest("reads", "invoice.lookup"), asking_guest("writes", "kv.put"), asking_guest("none", "kv.put"))
     async with host(tmp_path, rules, *guests) as opened:
         tools = {tool.name: (tool.read_only, tool.destructive, tool.idempotent) for tool in opened.source.list()}
+        told = {tool.name: tool.metadata["rho_wasm"].get("grants") for tool in opened.source.list()}
+    assert told == {"reads": ["invoice.lookup"], "writes": ["kv.put"], "none": None}
     assert tools == {
         "reads": (True, False, True),
         "writes": (False, True, False),

@@ -276,7 +276,7 @@ def test_the_file_of_the_design_loads_as_it_is_written(tmp_path: Path) -> None:
     path = tmp_path / "design.toml"
     path.write_text(
         """\
-[gates]      on = ["examples", "approval"]
+[gates]      on = ["examples", "replay", "approval"]
 [strikes]    limit = 3
 [isolation]  mode = "thread"
 [tools."*"]          limits = { fuel = 500_000_000 }

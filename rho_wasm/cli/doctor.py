@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import anyio
 import typer
 
+from rho_wasm.capabilities.http import http_capabilities
 from rho_wasm.cli.extras import Need, extras, needed
 from rho_wasm.cli.options import JsonOption
 from rho_wasm.cli.output import FAULT, WORKED, Output
@@ -74,6 +75,7 @@ def _look() -> dict[str, Any]:
             for spec in engine_specs()
         ],
         "languages": [needed(language)._asdict() for language in languages()],
+        "http_fetch": bool(http_capabilities()),
         "extras": [extra._asdict() for extra in extras()],
     }
 
@@ -134,6 +136,8 @@ def _lines(looked: dict[str, Any]) -> Iterator[_Line]:
         hint = "" if engine["installed"] else f"rho-wasm engines install {engine['name']}"
         state = "installed" if engine["installed"] else "not installed"
         yield _Line("", f"{engine['name']} ({', '.join(engine['languages'])}): {state}", hint=hint)
+    fetch = "ready, for tools that a policy grants it" if looked["http_fetch"] else "a policy that grants it is refused"
+    yield _Line("http.fetch", fetch, hint="" if looked["http_fetch"] else "pip install 'rho-wasm[http]'")
     for each in looked["languages"]:
         yield _language(Need(**each))
 

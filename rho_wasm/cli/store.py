@@ -91,6 +91,7 @@ def tools(store: StoreOption = DEFAULT_STORE, policy: PolicyOption = None, as_js
                     "description": tool.description,
                     "from": "core" if tool.name in core else "dynamic",
                     "artifact": dynamic[tool.name].artifact if tool.name in dynamic and tool.untrusted else None,
+                    "grants": list(tool.metadata.get("rho_wasm", {}).get("grants", ())) if tool.untrusted else [],
                     "input_schema": tool.model_dump(mode="json")["input_schema"],
                 }
                 for tool in host.registry.list()
@@ -109,12 +110,13 @@ def tools(store: StoreOption = DEFAULT_STORE, policy: PolicyOption = None, as_js
     told = _with_host(store, policy, job)
     output.object(told)
     output.table(
-        ["tool", "from", "artifact", "description"],
+        ["tool", "from", "artifact", "grants", "description"],
         [
             (
                 tool["name"],
                 tool["from"],
                 (tool["artifact"] or "")[:12],
+                " ".join(tool["grants"]),
                 tool["description"].splitlines()[0] if tool["description"] else "",
             )
             for tool in told["tools"]

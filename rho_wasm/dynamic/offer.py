@@ -157,6 +157,7 @@ class OfferMaker:
                 "rho_wasm": {
                     "artifact": version.artifact,
                     "language": artifact.language or manifest.language,
+                    **({"grants": sorted(granted)} if granted else {}),
                 },
             },
             handler=self._handler(key, generation, bounds),
