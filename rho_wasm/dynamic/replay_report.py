@@ -17,7 +17,8 @@ __all__ = ["ReplayReport", "shape_of"]
 _OWN_WORDS = frozenset(
     {"trapped", "out_of_fuel", "out_of_memory", "deadline", "too_many_host_calls", "capability_fault"}
 )
-"""Reasons whose detail is the host's own. That of others is the guest's, which may put what it was asked there."""
+"""Reasons whose detail and backtrace are the host's own. Those of others are the guest's, which may put what it was
+asked there."""
 _PROPERTIES, _PROPERTY_CHARS = 8, 64
 
 
@@ -81,8 +82,8 @@ class ReplayReport:
     def problems(self) -> tuple[str, ...]:
         """A line for each that broke, for whoever wrote the tool, who may not read what other people asked it.
 
-        So it has no text of a call and none of the guest's, which could have any of it: reasons, places in the code,
-        and the arguments' shape.
+        So it has no text of a call and none of the guest's, which could have any of it: the reason, the function, and
+        the arguments' shape.
         """
         return tuple(self._problem(each) for each in self.broken)
 
@@ -105,10 +106,10 @@ class ReplayReport:
     def _problem(self, each: Replay) -> str:
         bound = "" if each.limit is None else f" ({each.limit}={each.value})"
         told = f"{self.tool}: recording {each.id}, which {_worked(each)}, now crashes: {each.reason}{bound}"
-        if each.detail and each.reason in _OWN_WORDS:
-            told += f", {each.detail}"
-        if each.backtrace:
-            told += f", in {each.backtrace[0]}"
+        if each.reason in _OWN_WORDS:
+            told += f", {each.detail}" if each.detail else ""
+            # The function alone: from where in it a guest may choose among more places, and so say more.
+            told += f", in {each.backtrace[0].rpartition(' (+')[0]}" if each.backtrace else ""
         if each.id in self.shapes:
             told += f"; its arguments were {self.shapes[each.id]}"
         if each.reason == "out_of_fuel" and each.recorded_fuel is not None and each.limit == "fuel":

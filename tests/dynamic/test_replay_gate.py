@@ -1,0 +1,306 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from rho_wasm.capabilities.capability import capability
+from rho_wasm.dynamic.artifact import Artifact
+from rho_wasm.dynamic.recording import Recording
+from rho_wasm.dynamic.review import Review
+from rho_wasm.dynamic.source import DynamicSource
+from rho_wasm.dynamic.store import Store
+from rho_wasm.errors import GateRejected
+from rho_wasm.limits import HostLimits
+from rho_wasm.policy import Policy
+from rho_wasm.sandbox import NativeCache, Sandbox
+from rho_wasm.testing import asking_guest
+from tests.dynamic.bench import Bench, open_bench
+from tests.dynamic.guests import SPINS_IF_TOLD, TRAPS, TRAPS_IF_TOLD, artifact, declaration
+from tests.dynamic.processes import WAIT_S, begin
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend(slow_on_trio: str) -> str:
+    return slow_on_trio
+
+
+def policy(*gates: str, **recordings: Any) -> Policy:
+    return Policy.parse({"gates": {"on": gates or ("replay",)}, "recordings": {"on": True} | recordings})
+
+
+@pytest.fixture
+def store(tmp_path: Path, key_path: Path) -> Iterator[Store]:
+    with Store.open(tmp_path / "store", key_path=key_path) as store:
+        yield store
+
+
+async def rejected(bench: Bench, *artifacts: Artifact) -> GateRejected:
+    with pytest.raises(GateRejected) as caught:
+        await bench.go(*artifacts)
+    return caught.value
+
+
+async def test_a_candidate_that_traps_where_the_live_version_answered_is_rejected(cache: NativeCache) -> None:
+    async with open_bench(cache, policy=policy()) as bench:
+        await bench.go(artifact(declaration("calc") | {"input_schema": {"type": "object", "properties": {"n": {}}}}))
+        for n in (False, True, False):
+            await bench.call("calc", {"n": n})
+        schema = {"type": "object", "properties": {"n": {}}}
+        error = await rejected(bench, artifact(declaration("calc") | {"input_schema": schema}, body=TRAPS_IF_TOLD))
+
+        assert (error.gate, error.waiting) == ("replay", False)
+        (problem,) = error.problems
+        assert problem.startswith("calc: recording 2, which answered in generation 1, now crashes: trapped")
+        assert "its arguments were {n: a bool}" in problem
+        assert "rho-wasm recordings show 2" in problem
+        assert bench.source.generations()[-1].why == "by the gate replay"
+        assert (await bench.call("calc", {"n": True})).ok
+        assert bench.source.strikes() == ()
+
+
+async def test_what_people_asked_is_in_no_rejection_however_a_candidate_tries(cache: NativeCache) -> None:
+    """A model that writes tools reads why they were rejected: it must not read there what others asked of the tool."""
+    secret = "the-secret-of-another-session"
+    async with open_bench(cache, policy=policy()) as bench:
+        await bench.go(artifact("calc", answer={"error": "no"}))
+        await bench.call("calc", {secret: secret})
+        # It could as well put its arguments there.
+        raising = {"raised": {"message": secret, "type": secret, "trace": [secret]}}
+        error = await rejected(bench, artifact("calc", answer=raising))
+
+        assert "handler_raised" in error.problems[0]
+        assert secret not in str(error)
+        assert "its arguments were {1 more}" in error.problems[0]
+        assert secret not in str(bench.store.verdicts(2))
+
+
+async def test_a_candidate_that_answers_differently_passes_and_is_reported(cache: NativeCache) -> None:
+    reviews: list[Review] = []
+
+    def approve(review: Review) -> bool:
+        reviews.append(review)
+        return True
+
+    async with open_bench(cache, policy=policy("replay", "approval"), approve=approve) as bench:
+        await bench.go(artifact("calc", answer="one\ntwo"))
+        await bench.call("calc", {"n": 1})
+        await bench.call("calc", {"n": 2})
+        live = await bench.go(artifact("calc", answer="one\n2"))
+        report = reviews[-1].tools[0].replay
+        notes = bench.store.verdicts(live.number)[1]
+
+    assert report is not None
+    assert [(each.id, each.same, each.broke) for each in report.replays] == [(2, False, False), (1, False, False)]
+    assert '+ "ok": "one\\n' in report.replays[0].diff or "+2" in report.replays[0].diff
+    assert report.fuel_ratios() == (1.0, 1.0)
+    assert (notes.gate, notes.passed) == ("replay", True)
+    assert notes.problems == ("calc: 2 recorded calls replayed, 0 the same, 2 differ, fuel x1.00, at most x1.00",)
+    assert reviews[-1].as_json()["tools"][0]["replay"]["differing"] == 2
+    assert reviews[0].tools[0].replay is None
+
+
+async def test_a_review_replays_for_whoever_looks_before_the_switch(cache: NativeCache) -> None:
+    async with open_bench(cache, policy=policy("replay", "approval")) as bench:
+        first = await bench.source.stage([artifact("calc")], author="model")
+        bench.store.approve(first.number, by="a person")
+        await bench.source.activate(first)
+        await bench.call("calc", {"n": True})
+        candidate = await bench.source.stage([artifact("calc", body=TRAPS_IF_TOLD)], author="model")
+        (tool,) = (await bench.source.review(candidate)).tools
+        assert tool.replay is not None
+        assert [each.reason for each in tool.replay.broken] == ["trapped"]
+
+
+async def test_a_candidate_that_times_out_is_rejected(cache: NativeCache) -> None:
+    async with open_bench(cache, policy=policy()) as bench:
+        await bench.go(artifact("calc"))
+        await bench.call("calc", {"n": True})
+        error = await rejected(bench, artifact("calc", body=SPINS_IF_TOLD))
+        assert "out_of_fuel (fuel=10000000)" in error.problems[0]
+
+
+async def test_a_crash_that_was_one_before_rejects_nobody(cache: NativeCache) -> None:
+    async with open_bench(cache, policy=policy()) as bench:
+        await bench.go(artifact("calc", body=TRAPS))
+        await bench.call("calc")
+        live = await bench.go(artifact("calc", body=TRAPS, salt=1))
+        assert live.number == 2
+
+
+async def test_the_calls_of_earlier_versions_count_and_those_of_other_tools_do_not(cache: NativeCache) -> None:
+    async with open_bench(cache, policy=policy()) as bench:
+        await bench.go(artifact("calc"), artifact("other"))
+        await bench.call("calc", {"n": True})
+        await bench.call("other", {"n": True})
+        await bench.go(artifact("calc", salt=1))
+        error = await rejected(bench, artifact("calc", body=TRAPS_IF_TOLD))
+        assert [problem.partition(",")[0] for problem in error.problems] == ["calc: recording 1"]
+        await bench.go(remove=("calc",))
+        assert (await rejected(bench, artifact("calc", body=TRAPS_IF_TOLD))).gate == "replay"
+        bench.store.recordings.drop(tool="calc")
+        assert (await bench.go(artifact("calc", body=TRAPS_IF_TOLD, salt=2))).state == "live"
+
+
+async def test_only_the_latest_calls_are_replayed(cache: NativeCache) -> None:
+    async with open_bench(cache, policy=policy(gate_calls=2)) as bench:
+        await bench.go(artifact("calc"))
+        await bench.call("calc", {"n": True})
+        await bench.call("calc", {"n": False})
+        await bench.call("calc", {"n": False})
+        assert (await bench.go(artifact("calc", body=TRAPS_IF_TOLD))).number == 2
+
+
+async def test_not_more_problems_are_told_than_a_model_can_use(cache: NativeCache) -> None:
+    async with open_bench(cache, policy=policy()) as bench:
+        await bench.go(artifact("calc"))
+        for _ in range(20):
+            await bench.call("calc")
+        error = await rejected(bench, artifact("calc", body=TRAPS))
+        assert len(error.problems) == 9
+        assert error.problems[-1] == "there may be more: mend these first"
+
+
+async def test_a_crash_after_other_host_calls_says_where_it_asked_otherwise(cache: NativeCache) -> None:
+    @capability("test.now")
+    def now() -> Any:
+        return 1
+
+    used = Policy.parse(
+        {"gates": {"on": ["replay"]}, "recordings": {"on": True}, "tools": {"*": {"grants": {"test.now": {}}}}},
+        capabilities=[now],
+    )
+    async with open_bench(cache, policy=used, capabilities=[now]) as bench:
+        await bench.go(asking_guest("calc", "test.now"))
+        await bench.call("calc")
+        error = await rejected(bench, asking_guest("calc", "test.now", times=2, then="unreachable"))
+        assert "at host call 2 it asked test.now where nothing more was recorded" in error.problems[0]
+
+
+async def test_a_damaged_recording_is_skipped_and_said(cache: NativeCache, store: Store) -> None:
+    async with open_bench(cache, store=store, policy=policy()) as bench:
+        await bench.go(artifact("calc"))
+        await bench.call("calc", {"n": 1})
+        await bench.call("calc", {"n": 2})
+        await bench.source.write_recordings()
+        with store._database.write() as connection:
+            connection.execute("UPDATE recordings SET body = x'00' WHERE id = 1")
+        live = await bench.go(artifact("calc", salt=1))
+        (note,) = store.verdicts(live.number)[1].problems
+        assert "1 recorded call replayed, 1 the same" in note
+        assert note.endswith("1 skipped")
+
+
+@pytest.mark.parametrize("field", ["request", "answer", "seed", "host"])
+async def test_a_forged_recording_harms_nobody(cache: NativeCache, store: Store, field: str) -> None:
+    forged = {
+        "request": Recording(
+            tool="calc", artifact="x", generation=1, at=0.0, kind="ok", request=b"\xa0", answer=b"\xa0"
+        ),
+        "answer": Recording(tool="calc", artifact="x", generation=1, at=0.0, kind="ok", request=b"\xa0"),
+        "seed": Recording(
+            tool="calc", artifact="x", generation=1, at=0.0, kind="ok", request=b"\xff", answer=b"\xa0", seed=b"1"
+        ),
+        "host": Recording(tool="calc", artifact="x", generation=1, at=0.0, kind="ok", request=b"", answer=b"\xa0"),
+    }[field]
+    async with open_bench(cache, store=store, policy=policy()) as bench:
+        await bench.go(artifact("calc"))
+        store.recordings.add([forged], per_tool=10, bytes_per_tool=10_000)
+        assert (await bench.go(artifact("calc", body=TRAPS))).number == 2
+        (note,) = store.verdicts(2)[1].problems
+        assert note == "calc: no recorded call was replayed, 1 skipped"
+
+
+async def test_a_redacted_call_that_its_own_version_does_not_bear_rejects_nobody(cache: NativeCache) -> None:
+    def redact(call: dict[str, Any]) -> dict[str, Any]:
+        return call | {"arguments": {"n": True}}
+
+    async with open_bench(cache, policy=policy(), redact=redact) as bench:
+        await bench.go(artifact("calc", body=TRAPS_IF_TOLD))
+        await bench.call("calc", {"n": False})
+        assert (await bench.go(artifact("calc", body=TRAPS_IF_TOLD, salt=1))).number == 2
+        (note,) = bench.store.verdicts(2)[1].problems
+        assert "1 skipped" in note
+
+
+async def test_a_redacted_call_that_its_own_version_bears_counts(cache: NativeCache) -> None:
+    def redact(call: dict[str, Any]) -> dict[str, Any]:
+        return call | {"arguments": {"n": True}}
+
+    async with open_bench(cache, policy=policy(), redact=redact) as bench:
+        await bench.go(artifact("calc"))
+        await bench.call("calc", {"n": False})
+        assert (await rejected(bench, artifact("calc", body=TRAPS_IF_TOLD))).gate == "replay"
+
+
+async def test_a_host_without_room_decides_nothing(cache: NativeCache, store: Store) -> None:
+    async with open_bench(cache, store=store, policy=policy()) as bench:
+        await bench.go(artifact("calc"))
+        await bench.call("calc")
+    limits = HostLimits(total_memory_bytes=64 * 1024 * 1024, queue_ms=1)
+    async with Sandbox(cache=cache, limits=limits) as sandbox, DynamicSource(store, sandbox, policy=policy()) as source:
+        candidate = await source.stage([artifact("calc", salt=1)], author="model")
+        taken = sandbox._slots.take_now("another", 64 * 1024 * 1024)
+        assert taken
+        with pytest.raises(GateRejected) as caught:
+            await source.activate(candidate)
+        assert (caught.value.gate, caught.value.waiting) == ("replay", True)
+        sandbox._slots.give_back("another", 64 * 1024 * 1024)
+        assert (await source.activate(candidate)).number == 2
+
+
+def record_calls(connection: Connection, folder: str, key_path: str, cache: str, ends: bool) -> None:
+    """In another process: records calls of ``calc`` until it is told to stop, or is killed."""
+
+    async def run() -> None:
+        with Store.open(folder, key_path=Path(key_path)) as store:
+            kept = NativeCache(Path(cache) / "cache", Path(cache) / "keys" / "host.key")
+            async with open_bench(kept, store=store, policy=policy()) as bench:
+                for number in range(5):
+                    await bench.call("calc", {"n": number})
+                await bench.source.write_recordings()
+                connection.send("written")
+                while not ends:
+                    await bench.call("calc", {"n": 99})
+
+    anyio.run(run)
+    connection.close()
+
+
+async def test_two_processes_record_into_one_ring(cache: NativeCache, store: Store, key_path: Path) -> None:
+    async with open_bench(cache, store=store, policy=policy(per_tool=8)) as bench:
+        await bench.go(artifact("calc"))
+        process, connection = begin(record_calls, str(store.folder), str(key_path), str(cache.folder.parent), True)
+        assert await anyio.to_thread.run_sync(connection.poll, WAIT_S)
+        await anyio.to_thread.run_sync(process.join, WAIT_S)
+        for number in range(5):
+            await bench.call("calc", {"n": number})
+        await bench.source.write_recordings()
+        found = [store.recordings.get(row.id) for row in store.recordings.rows()]
+        assert [each.arguments["n"] for each in found if each is not None] == [4, 3, 2, 1, 0, 4, 3, 2]
+        connection.close()
+        process.close()
+
+
+async def test_a_process_that_is_killed_while_it_records_leaves_whole_recordings(
+    cache: NativeCache, store: Store, key_path: Path
+) -> None:
+    async with open_bench(cache, store=store) as bench:
+        await bench.go(artifact("calc"))
+    process, connection = begin(record_calls, str(store.folder), str(key_path), str(cache.folder.parent), False)
+    assert await anyio.to_thread.run_sync(connection.poll, WAIT_S)
+    process.kill()
+    await anyio.to_thread.run_sync(process.join, WAIT_S)
+    connection.close()
+    process.close()
+    rows = store.recordings.rows()
+    assert len(rows) >= 5
+    assert all(store.recordings.get(row.id) is not None for row in rows)
+    async with open_bench(cache, store=store, policy=policy()) as bench:
+        assert (await rejected(bench, artifact("calc", body=TRAPS))).gate == "replay"
