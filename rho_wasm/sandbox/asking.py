@@ -103,7 +103,10 @@ class Asking:
             self._value = await self._capabilities.answer(
                 self.capability, self._arguments, remaining_ms=max(0.0, remaining_ms)
             )
+            if self._value is LATER:
+                raise TypeError("what is awaited is the answer itself")
         except BaseException as error:
+            self._value = _NONE
             self._failed(error, watermark)
         await watermark.raise_swallowed()
 

@@ -69,6 +69,12 @@ class AskingCall(SlicedCall):
         self.slice_ends = time.monotonic() + self.slice_s
         self._fiber.come_back(self.slice_ends)
 
+    def abandon(self) -> None:
+        if self._instance is not None and self.state.asking is not None:
+            self.state.asking = None
+            self._waited_s += time.monotonic() - self._asked_at
+        super().abandon()
+
     def _replied(self) -> bool:
         """Whether the guest has what it asked for, if it did."""
         state, asking = self.state, self.state.asking

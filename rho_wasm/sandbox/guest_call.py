@@ -345,6 +345,8 @@ class GuestCall:
                     asking.give_up("nobody can wait for it here")
                 else:
                     state.wait(asking)
+            if state.cancelled or self.remaining_ms() <= 0:
+                raise self.waited_in_vain(asking)
             self.replied(asking)
         finally:
             state.asking = None

@@ -158,9 +158,10 @@ class _Module:
 class _OfHost:
     """The capabilities of one call, which are the host's: it is asked, and this process waits."""
 
-    def __init__(self, line: _Line, number: int, limits: Limits, granted: Granted) -> None:
+    def __init__(self, line: _Line, asked: CallAsked, limits: Limits, granted: Granted) -> None:
         self._line = line
-        self._number = number
+        self._number = asked.number
+        self._deadline_ms = round(asked.deadline_ms)
         self._bounds = {"max_bytes": limits.request_bytes, "max_depth": limits.depth, "max_items": limits.items}
         self._most = largest_of_worker(limits)
         self.clock_ns, self.seed = granted
@@ -177,7 +178,9 @@ class _OfHost:
                 return reply["ok"]
             raise CapabilityError(reply["error"]["kind"], reply["error"]["message"])
         if "overdue" in told:
-            raise GuestTrap("deadline", f"its time was over while it waited for {capability}")
+            # The host's clock began a moment before this process's.
+            detail = f"its time was over while it waited for {capability}"
+            raise GuestTrap("deadline", detail, limit="deadline_ms", value=self._deadline_ms)
         raise GuestTrap("cancelled", "the call was cancelled")
 
     async def answer(self, capability: str, arguments: dict[str, Any], *, remaining_ms: float) -> Any:
@@ -236,7 +239,7 @@ class _Worker:
 
     def _call(self, asked: CallAsked) -> None:
         module, limits, number = self._modules[asked.module], self._limits, asked.number
-        capabilities = None if asked.granted is None else _OfHost(self._line, number, limits, asked.granted)
+        capabilities = None if asked.granted is None else _OfHost(self._line, asked, limits, asked.granted)
 
         def new_call() -> _LookedAfter:
             if module.source_of is not None:

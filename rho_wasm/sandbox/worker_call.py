@@ -222,7 +222,7 @@ class WorkerCall:
             remaining_ms = self._remaining_ms()
             with anyio.move_on_after(max(0.0, remaining_ms / 1000)) as scope:
                 await asking.wait(remaining_ms=remaining_ms)
-            if scope.cancelled_caught:
+            if scope.cancelled_caught or self._remaining_ms() <= 0:
                 return {"overdue": asked.capability}
             step = asking.go_on(remaining_ms=self._remaining_ms(), hurried=True)
         if step is Step.LONG:
