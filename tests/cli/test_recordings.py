@@ -1,0 +1,141 @@
+"""The verbs about recorded calls, on a store in a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import anyio
+import pytest
+
+from rho_wasm import Artifact, Host, Policy, ToolCall
+from rho_wasm.testing import guest
+from tests.cli.conftest import Command
+
+ESCAPES = "\x1b[2J\x07\u202eevil"
+TRAPS_IF_TOLD = (
+    "(if (i32.eq (i32.load8_u (i32.sub (i32.add (local.get $ptr) (local.get $len)) (i32.const 1))) (i32.const 0xf5)) "
+    "(then unreachable))"
+)
+"""For calls with one argument: the request ends with it."""
+
+
+@pytest.fixture
+def recorded(own_folder: Path) -> Path:
+    """A store in which two calls of ``calc`` are recorded, and one of a tool with a hostile text."""
+
+    async def record() -> None:
+        policy = Policy.parse({"recordings": {"on": True}})
+        async with Host.open(own_folder / ".rho", policy=policy) as host:
+            candidate = await host.source.stage([guest("calc"), guest("evil", answer=ESCAPES)], author="model")
+            await host.source.activate(candidate)
+            calls: list[tuple[str, dict[str, object]]] = [
+                ("calc", {"n": False}),
+                ("calc", {"n": True}),
+                ("evil", {ESCAPES: ESCAPES}),
+            ]
+            for number, (tool, arguments) in enumerate(calls):
+                await host.runner.run(ToolCall(str(number), tool, arguments))
+
+    anyio.run(record)
+    return own_folder
+
+
+def module(folder: Path, artifact: Artifact) -> str:
+    path = folder / "other.wasm"
+    path.write_bytes(artifact.wasm)
+    return str(path)
+
+
+def test_recordings_are_listed_and_shown(
+    recorded: Path, command: Command, told: Callable[..., tuple[int, str]]
+) -> None:
+    code, listed = command("recordings", "list")
+    assert (code, [(each["id"], each["tool"], each["kind"]) for each in listed["recordings"]]) == (
+        0,
+        [(3, "evil", "ok"), (2, "calc", "ok"), (1, "calc", "ok")],
+    )
+    assert [each["id"] for each in command("recordings", "list", "calc", "--limit", "1")[1]["recordings"]] == [2]
+    code, shown = command("recordings", "show", "2")
+    assert (code, shown["arguments"], shown["answer"]) == (0, {"n": True}, {"ok": "done"})
+    code, text = told("recordings", "show", "2")
+    assert code == 0
+    assert 'arguments: {"n": true}' in text
+    assert 'answer: {"ok": "done"}' in text
+
+
+def test_a_replay_on_what_is_live_is_the_same(recorded: Path, command: Command) -> None:
+    code, found = command("recordings", "replay")
+    assert code == 0
+    assert [(report["tool"], report["replayed"], report["same"]) for report in found["reports"]] == [
+        ("calc", 2, 2),
+        ("evil", 1, 1),
+    ]
+
+
+def test_a_replay_that_crashes_where_the_call_answered_exits_with_1(
+    recorded: Path, command: Command, told: Callable[..., tuple[int, str]]
+) -> None:
+    path = module(recorded, guest("calc", body=TRAPS_IF_TOLD))
+    code, found = command("recordings", "replay", "--tool", "calc", "--against", path)
+    (report,) = found["reports"]
+    assert (code, report["broken"], report["same"]) == (1, 1, 1)
+    assert [(each["id"], each["reason"]) for each in report["replays"] if each["broke"]] == [(2, "trapped")]
+    assert command("recordings", "replay", "1", "--against", path)[0] == 0
+    code, text = told("recordings", "replay", "2", "--against", path)
+    assert code == 1
+    assert "recording 2: ok -> trapped" in text
+    assert '+ "crashed": "trapped"' in text
+
+
+def test_a_replay_on_another_answer_shows_a_diff_and_exits_with_0(
+    recorded: Path, told: Callable[..., tuple[int, str]]
+) -> None:
+    code, text = told("recordings", "replay", "1", "--against", module(recorded, guest("calc", answer="else")))
+    assert code == 0
+    assert '- "ok": "done"\n' in text
+    assert '+ "ok": "else"\n' in text
+    assert told("recordings", "replay", "1", "--against", "0")[0] == 0
+
+
+def test_no_text_of_a_recording_reaches_a_terminal_as_it_is(
+    recorded: Path, told: Callable[..., tuple[int, str]]
+) -> None:
+    path = module(recorded, guest("evil", answer=ESCAPES[::-1]))
+    for words in (("list",), ("show", "3"), ("replay", "3"), ("replay", "3", "--against", path)):
+        _, text = told("recordings", *words)
+        assert text.replace("\n", "").isprintable()
+    assert "evil" in text
+
+
+def test_recordings_are_dropped_by_number_or_by_tool(recorded: Path, command: Command) -> None:
+    assert command("recordings", "drop", "3", "1")[1] == {"dropped": 2}
+    assert [each["id"] for each in command("recordings", "list")[1]["recordings"]] == [2]
+    assert command("recordings", "drop", "--tool", "calc")[1] == {"dropped": 1}
+    assert command("recordings", "replay")[1] == {"reports": []}
+
+
+@pytest.mark.parametrize(
+    "words", [("show", "9"), ("replay", "9"), ("drop", "9"), ("drop",), ("replay", "--against", "no")]
+)
+def test_what_is_not_there_is_wrong_usage(recorded: Path, command: Command, words: tuple[str, ...]) -> None:
+    code, found = command("recordings", *words)
+    assert (code, found["error"]["reason"]) == (2, "usage")
+
+
+def test_an_unknown_generation_is_refused(recorded: Path, command: Command) -> None:
+    code, found = command("recordings", "replay", "--against", "77")
+    assert (code, found["error"]["reason"]) == (3, "unknown_generation")
+
+
+def test_a_person_who_approves_sees_what_became_of_recorded_calls(
+    recorded: Path, command: Command, told: Callable[..., tuple[int, str]]
+) -> None:
+    (recorded / "policy.toml").write_text('[gates]\non = ["examples", "replay", "approval"]\n')
+    command("stage", module(recorded, guest("calc", answer="else")))
+    code, text = told("approve", "2", "--yes", "--policy", "policy.toml")
+    assert code == 0
+    assert "calc: 2 recorded calls replayed, 0 the same, 2 differ" in text
+    assert '+ "ok": "else"' in text
+    assert command("activate", "2", "--policy", "policy.toml")[0] == 0
+    assert "gate replay: calc: 2 recorded calls replayed" in told("generations")[1]
