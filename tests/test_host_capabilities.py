@@ -191,14 +191,23 @@ async def test_stage_narrows_grants_for_a_candidate(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-async def test_a_snapshot_taken_before_has_no_more_than_the_host(tmp_path: Path) -> None:
+async def test_a_grant_that_is_taken_from_a_version_is_gone_in_snapshots_too(tmp_path: Path) -> None:
     rules = policy({"ask": {"invoice.lookup": {}}})
-    async with host(tmp_path, rules, asking_guest("ask", "invoice.lookup")) as opened:
+    guest = asking_guest("ask", "invoice.lookup", times=2)
+    async with host(tmp_path, rules, guest) as opened:
         before = opened.registry.snapshot()
-        again = asking_guest("ask", "invoice.lookup", salt=1)
-        await opened.source.activate(await opened.source.stage(add=[again], author="model", grants={"ask": {}}))
-        old = await opened.runner.run(ToolCall("1", "ask", {"number": "7"}), tools=before)
-        assert "ok" in old.value
+
+        async def ask_old() -> ToolResult:
+            return await opened.runner.run(ToolCall("1", "ask", {"number": "7"}), tools=before)
+
+        assert "ok" in (await ask_old()).value
+        for grants, kind in (({"invoice.lookup": {"most": 1}}, "quota"), ({}, "denied")):
+            candidate = await opened.source.stage(add=[guest], author="model", grants={"ask": grants})
+            await opened.source.activate(candidate)
+            assert denied(await ask_old())[0] == kind
+        another = asking_guest("ask", "invoice.lookup", salt=1)
+        await opened.source.activate(await opened.source.stage(add=[another], author="model", grants={"ask": {}}))
+        assert "ok" in (await ask_old()).value  # Another version's grants are not this one's.
         assert denied(await ask(opened, "ask", number="7"))[0] == "denied"
 
 

@@ -18,6 +18,7 @@ from rho_wasm.untrusted import inert
 __all__ = [
     "NOTHING_GRANTED",
     "GrantChange",
+    "both_granted",
     "bounds_text",
     "effective_bounds",
     "effective_grants",
@@ -93,6 +94,19 @@ def effective_grants(
     if not bounds:
         return NOTHING_GRANTED
     return MappingProxyType({name: Granted(capabilities[name], each) for name, each in bounds.items()})
+
+
+def both_granted(one: Mapping[str, Granted], other: Mapping[str, Granted]) -> Mapping[str, Granted]:
+    """What stands in both, where both allow it."""
+    if one is other:
+        return one
+    both = {}
+    for name in one.keys() & other.keys():
+        try:
+            both[name] = Granted(one[name].capability, one[name].bounds.meet(other[name].bounds))
+        except ValueError:
+            continue
+    return both
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from typing import Any
 from rho_wasm.calls import CallMeter, ToolContext
 from rho_wasm.capabilities.granted import Granted, GrantedCapabilities
 from rho_wasm.dynamic.generation import ToolVersion, VersionKey
+from rho_wasm.dynamic.granting import both_granted
 from rho_wasm.dynamic.guard import Guard, Refusal
 from rho_wasm.dynamic.modules import ModulePool
 from rho_wasm.dynamic.recorder import Recorder
@@ -51,6 +52,7 @@ class GuestHandler:
     __slots__ = (
         "_deadline_ms",
         "_granted",
+        "_granted_now",
         "_modules",
         "_policy",
         "_recorder",
@@ -75,17 +77,19 @@ class GuestHandler:
         guard: Guard,
         standalone_limits: Limits | None = None,
         granted: Mapping[str, Granted] | None = None,
+        granted_now: Callable[[VersionKey], Mapping[str, Granted] | None] | None = None,
         recorder: Recorder | None = None,
     ) -> None:
         """``standalone_limits`` hold in place of ``limits`` where the module proves to be a standalone one. The
-        deadline is the same. ``granted`` is what its host calls may ask for, None: nothing. ``recorder`` keeps its
-        calls."""
+        deadline is the same. ``granted`` is what its host calls may ask for, None: nothing; ``granted_now`` answers
+        what the version has in the live generation, None where it is not there. ``recorder`` keeps its calls."""
         self.version = version
         self.generation = generation
         self.limits = limits
         self._deadline_ms = limits.deadline_ms
         self._standalone_limits = standalone_limits
         self._granted = granted or None
+        self._granted_now = granted_now
         self._policy = policy
         self._recorder = recorder
         self._modules = modules
@@ -147,8 +151,10 @@ class GuestHandler:
         return answer if type(answer) in _ALWAYS_PERMITTED else self._permitted(answer)
 
     def _capabilities(self, granted: Mapping[str, Granted], context: ToolContext) -> GrantedCapabilities:
+        now = None if self._granted_now is None else self._granted_now(self.version)
         return GrantedCapabilities(
-            granted,
+            # What was taken from the version since this handler was made is gone in old snapshots too.
+            granted if now is None else both_granted(granted, now),
             tool=self.version.tool,
             artifact=self.version.artifact,
             generation=self.generation,

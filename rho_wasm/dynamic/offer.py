@@ -117,6 +117,11 @@ class OfferMaker:
         base = self._limits.call_of(image=manifest.is_image, standalone=standalone)
         return effective_limits(declaration, version, policy=self._policy, limits=base)
 
+    def _granted_now(self, key: VersionKey) -> Mapping[str, Granted] | None:
+        """From any thread: ``make`` puts another map in place of this one, and alters none."""
+        known = self._made.get(key)
+        return None if known is None else known[2].granted
+
     def _base(
         self, key: VersionKey, version: ToolVersion, generation: int, artifacts: dict[str, Artifact | StoreError]
     ) -> tuple[ToolVersion, Tool, _Bounds]:
@@ -176,6 +181,7 @@ class OfferMaker:
             sandbox=self._sandbox,
             guard=self._guard,
             granted=bounds.granted,
+            granted_now=self._granted_now,
             recorder=None if self._recorder is None else self._recorder.of(key.tool),
         )
 
