@@ -1,7 +1,8 @@
-"""The arguments of one call: plain, bounded, valid against the tool's schema, and copied."""
+"""The arguments of one call: plain, bounded, valid against the tool's schema, and copied; mended where that is safe."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -9,12 +10,15 @@ import anyio.to_thread
 
 from rho_wasm.errors import NotPlain, PlainError, ToolError
 from rho_wasm.frozen import FrozenMap, thaw
+from rho_wasm.json_arguments import Unreadable, read_object
 from rho_wasm.limits import Limits
 from rho_wasm.plain import Copied, copied
+from rho_wasm.repair import repaired
 from rho_wasm.schema import ArgumentSchema
+from rho_wasm.tools import Tool
 from rho_wasm.untrusted import inert, type_name
 
-__all__ = ["check_in_thread", "copied_arguments"]
+__all__ = ["Mended", "check_in_thread", "copied_arguments", "mended_arguments"]
 
 _BOUNDS = Limits()
 _BYTES, _DEPTH, _ITEMS = _BOUNDS.request_bytes, _BOUNDS.depth, _BOUNDS.items
@@ -52,6 +56,65 @@ async def check_in_thread(copy: Copied, schema: ArgumentSchema, *, tool: str) ->
     problems = await anyio.to_thread.run_sync(partial(schema.problems, copy.value, size=size))
     if problems:
         raise _invalid(problems, tool)
+
+
+@dataclass(frozen=True, slots=True)
+class Mended:
+    """Arguments that were put right. ``given`` stands in the call from now on, ``copy`` is the handler's own."""
+
+    given: dict[str, Any]
+    copy: Copied
+    notes: tuple[str, ...]
+    """What the model is told: one line for each thing that was not as it should be. Empty for a text that was JSON."""
+
+
+async def mended_arguments(
+    arguments: Any, tool: Tool, schema: ArgumentSchema, refused: ToolError, *, in_order: bool = False
+) -> Mended:
+    """What ``arguments`` can only have been meant to be, checked like any others. Called once they were ``refused``.
+
+    Text and None are read as :func:`rho_wasm.json_arguments.read_object` does, maps repaired as
+    :func:`rho_wasm.repair.repaired` does. Raises :class:`ToolError` (``invalid_arguments``) that says what is wrong
+    with what was given: not with what might have been made of it.
+    """
+    read: tuple[str, ...] = ()
+    given = thaw(arguments) if type(arguments) is FrozenMap else arguments
+    try:
+        if given is None or type(given) is str:
+            try:
+                given, read = read_object(given)
+                return Mended(given, await _checked(given, schema, tool=tool.name, in_order=in_order), read)
+            except Unreadable as error:
+                raise ToolError("invalid_arguments", tool=tool.name, detail=f"arguments: {error}") from None
+            except ToolError as error:
+                refused = error
+        if type(given) is not dict or not _is_plain(given):
+            raise refused
+        found = repaired(given, tool.input_schema, reads_only=tool.read_only is True)
+        if found is None:
+            raise refused
+        mended, notes = found
+        try:
+            return Mended(mended, await _checked(mended, schema, tool=tool.name, in_order=in_order), (*read, *notes))
+        except ToolError:
+            raise refused from None
+    finally:
+        del refused  # Its traceback holds this frame: together they would wait for a garbage collection.
+
+
+async def _checked(given: dict[str, Any], schema: ArgumentSchema, *, tool: str, in_order: bool) -> Copied:
+    copy, checked = copied_arguments(given, schema, tool=tool, in_order=in_order)
+    if not checked:
+        await check_in_thread(copy, schema, tool=tool)
+    return copy
+
+
+def _is_plain(given: dict[str, Any]) -> bool:
+    try:
+        copied(given, max_bytes=_BYTES, max_depth=_DEPTH, max_items=_ITEMS)
+    except PlainError:
+        return False
+    return True
 
 
 def _invalid(problems: tuple[str, ...], tool: str) -> ToolError:

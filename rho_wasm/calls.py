@@ -22,7 +22,11 @@ __all__ = ["CallClock", "CallMeter", "RunningCall", "ToolCall", "ToolContext"]
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """One call as the model made it. ``arguments`` is a map; anything else is refused by the runner."""
+    """One call as the model made it. ``arguments`` is a map.
+
+    An adapter hands on the text of a model that wrote no JSON: the runner reads it where it can mean one thing only.
+    Anything else is refused by the runner.
+    """
 
     id: str
     name: str

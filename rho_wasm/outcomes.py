@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
+
 from rho_wasm.builtin.outputs import Outputs
 from rho_wasm.calls import ToolContext
 from rho_wasm.errors import PlainError, ToolError
@@ -23,7 +26,7 @@ from rho_wasm.results import (
 from rho_wasm.tools import Tool
 from rho_wasm.untrusted import inert, type_name
 
-__all__ = ["answered", "not_answered"]
+__all__ = ["answered", "not_answered", "with_notes"]
 
 _WARNING = 30
 
@@ -111,3 +114,16 @@ def not_answered(
         log=meter.log,
         backtrace=error.backtrace or meter.backtrace,
     )
+
+
+def with_notes(result: ToolResult, notes: Iterable[str]) -> ToolResult:
+    """``result`` with the host's last line, outside the tool's text: how the call's arguments were read.
+
+    The log has the notes in any case. A question (a person reads it) and a halt's value stay as they are.
+    """
+    lines = [LogLine(_WARNING, note) for note in notes]
+    log = CallLog((*result.log.lines, *lines), result.log.dropped_bytes)
+    if result.status not in ("ok", "error"):
+        return replace(result, log=log)
+    said = "; ".join(line.text for line in lines)
+    return replace(result, log=log, text=f"{result.text}\n\n[arguments repaired: {said}]")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
 import anyio
 import anyio.lowlevel
 
-from rho_wasm.arguments import check_in_thread, copied_arguments
+from rho_wasm.arguments import check_in_thread, copied_arguments, mended_arguments
 from rho_wasm.calls import CallClock, CallMeter, RunningCall, ToolCall, ToolContext
 from rho_wasm.cancellation import Watermark, leaves, let_through
 from rho_wasm.declared_output import check_declared_output
@@ -21,7 +22,7 @@ from rho_wasm.gates import Gate, Gatekeeper, allow_all
 from rho_wasm.host_threads import HostThreads
 from rho_wasm.limits import HostLimits
 from rho_wasm.offered import KnownTool, ToolSnapshot
-from rho_wasm.outcomes import answered, not_answered
+from rho_wasm.outcomes import answered, not_answered, with_notes
 from rho_wasm.plain import Copied
 from rho_wasm.registry import ToolRegistry
 from rho_wasm.results import HandlerResult, Ok, ToolResult
@@ -139,9 +140,10 @@ class ToolRunner:
         the handler is told in its :class:`ToolContext`. ``timeout_ms`` bounds this call below the tool's own bound: a
         deadline there is not counted against the tool, whatever else the call ends in is. A call that crashed and is
         tried again has an ``attempt`` above 1: all attempts together are one call and one strike, while a call without
-        it counts for itself, whatever its id. ``caller`` is the context of a tool that makes the call
-        (:meth:`run_for`): no manual tool runs for it. Only the caller's own cancellation and KeyboardInterrupt leave
-        this, never inside an exception group.
+        it counts for itself, whatever its id. Arguments that the schema refuses are mended where they have one meaning
+        (:func:`rho_wasm.arguments.mended_arguments`; not those of a ``caller``), and the result says so to the model.
+        ``caller`` is the context of a tool that makes the call (:meth:`run_for`): no manual tool runs for it. Only the
+        caller's own cancellation and KeyboardInterrupt leave this, never inside an exception group.
         """
         watermark = Watermark()
         if watermark.asked_before:
@@ -159,6 +161,7 @@ class ToolRunner:
             tools=tools,
             caller=caller,
         )
+        notes: tuple[str, ...] = ()
         try:
             tool, known = self._found(call.name, tools)
             if caller is not None and tool.manual:
@@ -169,9 +172,18 @@ class ToolRunner:
             # The default executor would do no more with a guest than await it, and alters no arguments. So nobody but
             # the guest's handler sees this copy, and it is made as that needs it.
             in_order = known.takes_copies and type(self.executor) is DefaultExecutor
-            arguments, checked = copied_arguments(call.arguments, schema, tool=call.name, in_order=in_order)
-            if not checked:
-                await check_in_thread(arguments, schema, tool=call.name)
+            try:
+                arguments, checked = copied_arguments(call.arguments, schema, tool=call.name, in_order=in_order)
+                if not checked:
+                    await check_in_thread(arguments, schema, tool=call.name)
+            except ToolError as refused:
+                if caller is not None:  # A program writes what it means.
+                    raise
+                mended = await mended_arguments(call.arguments, tool, schema, refused, in_order=in_order)
+                arguments, notes = mended.copy, mended.notes
+                # The gate, the sources and the handler see what runs.
+                call = replace(call, arguments=mended.given)
+                told = replace(told, call=call)
             bound = self.default_timeout_ms if tool.timeout_ms is None else tool.timeout_ms
             if timeout_ms is not None and timeout_ms < bound:
                 bound, told.meter.own_bound = timeout_ms, False
@@ -202,6 +214,8 @@ class ToolRunner:
         except BaseException:
             self._finish(not_answered(_cancelled(call.name), told, generation=None), told)
             raise
+        if notes:
+            result = with_notes(result, notes)
         if self._on_event is not None:
             self._finish(result, told)
         return result

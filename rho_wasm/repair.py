@@ -1,0 +1,252 @@
+"""Arguments that a schema refuses, made what can only have been meant: numbers in quotation marks, a list as JSON text.
+
+Models send ``"3"`` for 3, ``null`` for an argument that they leave out, ``maxRows`` for ``max_rows``. Each is put right
+where the schema leaves one reading, and told, so that the model learns of it. Where a text is allowed a text stays; a
+number is taken from its canonical form alone (so "007" is none, and none loses digits); a key that nobody knows is left
+out only where it says nothing, or where its tool changes nothing: elsewhere it may be the ``dry_run`` of somebody who
+misspelt it. What comes of it is checked against the whole schema afterwards, as any arguments are.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+from typing import Any, Final
+
+from rho_wasm.json_arguments import Unreadable, read_json
+from rho_wasm.untrusted import inert
+
+__all__ = ["repaired"]
+
+_MAX_LOOKS: Final = 5_000
+_MAX_DEPTH: Final = 32
+_MAX_OPTIONS: Final = 16
+_MAX_NOTES: Final = 8
+_SHOWN_CHARS: Final = 40
+_SHOWN_KEYS: Final = 20
+
+_INTEGER: Final = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
+_NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1,18})?(?:[eE][+-]?[0-9]{1,3})?")
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+_WORDS: Final[Mapping[str, tuple[str, Any]]] = {
+    "true": ("boolean", True),
+    "True": ("boolean", True),
+    "false": ("boolean", False),
+    "False": ("boolean", False),
+    "null": ("null", None),
+}
+_ANNOTATIONS: Final = frozenset({"$comment", "default", "deprecated", "description", "examples", "title"})
+_CHOICES: Final = ("anyOf", "oneOf")
+_APPLIED_TOO: Final = frozenset({"$dynamicRef", "$ref", "allOf", "else", "if", "not", "then", *_CHOICES})
+_MORE_KEYS: Final = frozenset({"dependentSchemas", "patternProperties", "unevaluatedProperties"})
+
+
+def repaired(
+    arguments: dict[str, Any], schema: Mapping[str, Any], *, reads_only: bool = False
+) -> tuple[dict[str, Any], tuple[str, ...]] | None:
+    """``arguments`` (plain data) nearer to ``schema``, and a note of each change; None where nothing can be said.
+
+    ``reads_only``: the tool changes nothing, so a key that its schema does not know may be left out. The work is
+    bounded: arguments of more than 5,000 values, or deeper than 32, are not looked through.
+    """
+    repairer = _Repairer(schema, reads_only=reads_only)
+    try:
+        mended = repairer.value(arguments, schema, "", _MAX_DEPTH)
+    except _TooMuchError:
+        return None
+    if not repairer.notes or type(mended) is not dict:
+        return None
+    shown = repairer.notes[:_MAX_NOTES]
+    if more := len(repairer.notes) - len(shown):
+        shown.append(f"and {more} more")
+    return mended, tuple(shown)
+
+
+class _TooMuchError(Exception):
+    """There is more than may be looked through."""
+
+
+class _Repairer:
+    def __init__(self, root: Mapping[str, Any], *, reads_only: bool) -> None:
+        self.notes: list[str] = []
+        self._root = root
+        self._reads_only = reads_only
+        self._looks = _MAX_LOOKS
+
+    def value(self, given: Any, schema: Any, path: str, depth: int) -> Any:
+        self._look()
+        if not depth:
+            raise _TooMuchError
+        options = tuple(self._options(schema))
+        kinds = _kinds(options)
+        if not kinds:
+            return given
+        if type(given) is str and "string" not in kinds:
+            given = self._from_text(given, kinds, path)
+        if type(given) is dict and (option := _only("object", options)) is not None:
+            return self._object(given, option, path, depth)
+        if type(given) is list and (option := _only("array", options)) is not None:
+            items = option.get("items")
+            if isinstance(items, Mapping) and "prefixItems" not in option:
+                return [self.value(item, items, f"{path}[{n}]", depth - 1) for n, item in enumerate(given)]
+        return given
+
+    def _look(self) -> None:
+        self._looks -= 1
+        if self._looks < 0:
+            raise _TooMuchError
+
+    def _from_text(self, text: str, kinds: frozenset[str], path: str) -> Any:
+        shown = f'the text "{inert(text, limit=_SHOWN_CHARS)}" was taken as'
+        number = _number(text, kinds)
+        if number is not None:
+            self._note(path, f"{shown} the number; send numbers without quotation marks")
+            return number
+        word = _WORDS.get(text)
+        if word is not None and word[0] in kinds:
+            self._note(path, f"{shown} {json.dumps(word[1])}; send it without quotation marks")
+            return word[1]
+        if text.lstrip()[:1] in ("{", "["):
+            try:
+                value, notes = read_json(text)
+            except Unreadable:
+                return text
+            wanted = "object" if type(value) is dict else "array"
+            if wanted in kinds:
+                what = "an object" if wanted == "object" else "a list"
+                self._note(path, f"JSON in a text was taken as {what}; send it without quotation marks")
+                for note in notes:
+                    self._note(path, note)
+                return value
+        return text
+
+    def _object(self, given: dict[str, Any], option: Mapping[str, Any], path: str, depth: int) -> dict[str, Any]:
+        properties = option.get("properties")
+        known: Mapping[str, Any] = properties if isinstance(properties, Mapping) else {}
+        others = option.get("additionalProperties", True)
+        closed = others is False and not _MORE_KEYS & option.keys()
+        required = option.get("required") or ()
+        names = _Names(given, known) if closed and given.keys() - known.keys() else None
+        mended: dict[str, Any] = {}
+        for key, item in given.items():
+            self._look()
+            inner = _joined(path, key)
+            if key in known:
+                if item is None and key not in required and not self._may_be_null(known[key]):
+                    self._note(inner, "null was left out, as the argument is optional; leave it out yourself")
+                else:
+                    mended[key] = self.value(item, known[key], inner, depth - 1)
+            elif names is None:
+                mended[key] = self.value(item, others, inner, depth - 1) if isinstance(others, Mapping) else item
+            elif (meant := names.meant(key)) is not None:
+                self._note(inner, f"the unknown key was taken as {meant}; write it so")
+                mended[meant] = self.value(item, known[meant], _joined(path, meant), depth - 1)
+            elif item is None or self._reads_only:
+                self._note(inner, f"the unknown key was left out; allowed: {names.allowed}")
+            else:
+                mended[key] = item
+        return mended
+
+    def _may_be_null(self, schema: Any) -> bool:
+        kinds = _kinds(tuple(self._options(schema)))
+        return not kinds or "null" in kinds
+
+    def _options(self, schema: Any) -> Iterator[Mapping[str, Any]]:
+        """The schemas of which one has to hold, none with a reference or a choice in it; an empty one for any value."""
+        waiting = [schema]
+        seen = 0
+        while waiting:
+            self._look()
+            seen += 1
+            schema = waiting.pop(0)
+            if seen > _MAX_OPTIONS or not isinstance(schema, Mapping):
+                yield {}
+                continue
+            applied = schema.keys() & _APPLIED_TOO
+            if not applied:
+                yield schema
+                continue
+            keyword = next(iter(applied))
+            # Beside anything else that is asserted, what one of them allows is not all that counts.
+            if schema.keys() - _ANNOTATIONS - {"$defs", "definitions"} != {keyword}:
+                yield {}
+            elif keyword == "$ref":
+                waiting.append(self._target(schema["$ref"]))
+            elif keyword in _CHOICES and isinstance(schema[keyword], list):
+                waiting.extend(schema[keyword])
+            else:
+                yield {}
+
+    def _target(self, reference: Any) -> Any:
+        if type(reference) is not str or not reference.startswith("#"):
+            return None
+        node: Any = self._root
+        for step in reference[1:].split("/")[1:]:
+            step = step.replace("~1", "/").replace("~0", "~")
+            node = node.get(step) if isinstance(node, Mapping) else None
+        return node
+
+    def _note(self, path: str, text: str) -> None:
+        self.notes.append(f"{path}: {text}" if path else text)
+
+
+def _kinds(options: tuple[Mapping[str, Any], ...]) -> frozenset[str]:
+    """The types that the schemas allow; none where one of them does not say."""
+    kinds: set[str] = set()
+    for option in options:
+        said = option.get("type")
+        if type(said) is str:
+            kinds.add(said)
+        elif isinstance(said, list) and said:
+            kinds.update(said)
+        else:
+            return frozenset()
+    return frozenset(kinds)
+
+
+def _only(kind: str, options: tuple[Mapping[str, Any], ...]) -> Mapping[str, Any] | None:
+    found = [option for option in options if kind in _kinds((option,))]
+    return found[0] if len(found) == 1 else None
+
+
+def _number(text: str, kinds: frozenset[str]) -> int | float | None:
+    if kinds & {"integer", "number"} and _INTEGER.fullmatch(text) and text != "-0":
+        return int(text)
+    if "number" in kinds and _NUMBER.fullmatch(text):
+        value = float(text)
+        if math.isfinite(value) and Decimal(repr(value)) == Decimal(text):
+            return value
+    return None
+
+
+class _Names:
+    """The keys that an object may have, for those that it has and may not."""
+
+    def __init__(self, given: Mapping[str, Any], known: Mapping[str, Any]) -> None:
+        self._known: dict[str, str | None] = {}
+        for name in known:
+            folded = _folded(name)
+            self._known[folded] = None if folded in self._known else name
+        self._given = Counter(map(_folded, given))
+        names = [inert(name, limit=_SHOWN_CHARS) for name in itertools.islice(known, _SHOWN_KEYS)]
+        more = f" and {len(known) - _SHOWN_KEYS} more" if len(known) > _SHOWN_KEYS else ""
+        self.allowed = ", ".join(names) + more or "none"
+
+    def meant(self, key: str) -> str | None:
+        """The known key that differs only in case, hyphens and underscores, where nothing else is like it."""
+        folded = _folded(key)
+        return self._known.get(folded) if self._given[folded] == 1 else None
+
+
+def _folded(key: str) -> str:
+    return key.casefold().replace("_", "").replace("-", "")
+
+
+def _joined(path: str, key: str) -> str:
+    name = key if _NAME.fullmatch(key) and len(key) <= _SHOWN_CHARS else json.dumps(inert(key, limit=_SHOWN_CHARS))
+    return f"{path}.{name}" if path else name

@@ -1,0 +1,148 @@
+"""A call's arguments as models send them, through the runner: what runs, what the gate sees, what the model reads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rho_wasm import Allow, AskUser, Ok, Tool, ToolCall, ToolContext, ToolRegistry, ToolRunner, tool
+from rho_wasm.events import Event, ToolFinished, ToolRunning
+
+SEEN = "arguments repaired"
+
+
+@tool
+def forecast(city: str, days: int = 1) -> dict[str, Any]:
+    """The weather."""
+    return {"city": city, "days": days}
+
+
+@tool
+def noon() -> str:
+    """Noon."""
+    return "12:00"
+
+
+def runner(*tools: Tool, **options: Any) -> ToolRunner:
+    return ToolRunner(ToolRegistry(tools or [forecast, noon]), **options)
+
+
+def called(arguments: Any, name: str = "forecast") -> ToolCall:
+    return ToolCall(id="1", name=name, arguments=arguments)
+
+
+async def test_valid_arguments_are_told_nothing() -> None:
+    result = await runner().run(called({"city": "Oslo", "days": 3}))
+    assert result.text == '{"city":"Oslo","days":3}'
+    assert not result.log
+
+
+async def test_json_as_text_is_read_without_a_note() -> None:
+    result = await runner().run(called('{"city": "Oslo"}'))
+    assert result.value == {"city": "Oslo", "days": 1}
+    assert SEEN not in result.text
+
+
+async def test_what_was_mended_runs_and_the_model_reads_of_it_on_a_line_of_the_hosts() -> None:
+    result = await runner().run(called('{"city": "Oslo", "days": "3",}'))
+    assert result.status == "ok"
+    assert result.value == {"city": "Oslo", "days": 3}
+    first, last = result.text.split("\n\n")
+    assert first == '{"city":"Oslo","days":3}'
+    assert last.startswith("[arguments repaired: they had a comma before a closing bracket")
+    assert 'days: the text "3" was taken as the number' in last
+    assert [line.level for line in result.log] == [30, 30]
+
+
+@pytest.mark.parametrize("nothing", [None, "", "null", " "])
+async def test_missing_arguments_are_none(nothing: Any) -> None:
+    result = await runner().run(called(nothing, "noon"))
+    assert result.value == "12:00"
+    assert "taken as {}" in result.text
+    result = await runner().run(called(nothing))
+    assert result.reason == "invalid_arguments"
+    assert "city: missing, wanted a string" in result.text
+
+
+async def test_what_cannot_be_read_says_what_was_given_and_what_is_wanted() -> None:
+    result = await runner().run(called('{"city": "Os'))
+    assert (result.kind, result.reason) == ("refused", "invalid_arguments")
+    assert 'arguments: got text "{"city": "Os", which ends before it is complete (line 1, column 10)' in result.text
+    assert "wanted a JSON object" in result.text
+
+
+async def test_what_stays_wrong_is_told_as_it_was_given() -> None:
+    result = await runner().run(called({"city": 5, "days": "3"}))
+    assert result.reason == "invalid_arguments"
+    assert "city: got the integer 5, wanted a string" in result.text
+    assert 'days: got text "3", wanted an integer' in result.text
+
+
+@pytest.mark.parametrize("odd", [7, ["city"], {"city": object()}, {1: 2}, b"{}"])
+async def test_what_is_neither_map_nor_text_is_refused(odd: Any) -> None:
+    assert (await runner().run(called(odd))).reason == "invalid_arguments"
+
+
+async def test_the_gate_and_the_events_see_what_runs() -> None:
+    seen: list[Any] = []
+    events: list[Event] = []
+
+    def gate(call: ToolCall, context: ToolContext) -> Allow:
+        seen.append((call.arguments, context.call.arguments))
+        return Allow()
+
+    await runner(gate=gate, on_event=events.append).run(called('{"city": "Oslo", "days": "2"}'))
+    wanted = {"city": "Oslo", "days": 2}
+    assert seen == [(wanted, wanted)]
+    assert [event.call.arguments for event in events if isinstance(event, (ToolRunning, ToolFinished))] == [wanted] * 2
+
+
+async def test_a_gate_cannot_change_mended_arguments() -> None:
+    def gate(call: ToolCall, context: ToolContext) -> Allow:
+        call.arguments["days"] = 99  # type: ignore[index]
+        return Allow()
+
+    result = await runner(gate=gate).run(called('{"city": "Oslo", "days": "2"}'))
+    assert result.reason == "invalid_arguments"
+    assert "changed while the gate was asked" in result.text
+
+
+async def test_a_question_is_read_by_a_person_so_the_note_stays_in_the_log() -> None:
+    @tool
+    def book(seats: int) -> AskUser:
+        """Books."""
+        return AskUser(f"{seats} seats?", {"yes": "", "no": ""})
+
+    result = await runner(book).run(called({"seats": "2"}, "book"))
+    assert result.text == "2 seats?"
+    assert "the number" in next(iter(result.log)).text
+
+
+async def test_a_failure_carries_the_note_too() -> None:
+    def fails(arguments: Any) -> Ok:
+        raise RuntimeError("broken")
+
+    broken = Tool(
+        name="broken",
+        description="",
+        input_schema={"type": "object", "properties": {"n": {"type": "integer"}}},
+        handler=fails,
+    )
+    result = await runner(broken).run(called({"n": "1"}, "broken"))
+    assert result.reason == "handler_raised"
+    assert SEEN in result.text
+
+
+async def test_a_tool_that_only_reads_forgives_unknown_keys_and_another_does_not() -> None:
+    reads = forecast.replace(read_only=True)
+    assert (await runner(reads).run(called({"city": "Oslo", "unit": "C"}))).ok
+    refused = await runner().run(called({"city": "Oslo", "unit": "C"}))
+    assert "unit: unknown key, allowed: city, days" in refused.text
+
+
+async def test_what_a_tool_calls_itself_is_taken_as_it_is() -> None:
+    calls = runner()
+    context = ToolContext(call=ToolCall(id="0", name="outer"))
+    result = await calls.run_for(called({"city": "Oslo", "days": "3"}), context, 1_000)
+    assert result.reason == "invalid_arguments"

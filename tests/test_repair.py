@@ -1,0 +1,160 @@
+"""Arguments that a schema refuses: what is put right, what is told, and what is left as it is."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from rho_wasm.repair import repaired
+
+
+def closed(properties: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "additionalProperties": False, **more}
+
+
+INTEGER, NUMBER, BOOLEAN, TEXT = ({"type": kind} for kind in ("integer", "number", "boolean", "string"))
+
+
+@pytest.mark.parametrize(
+    ("schema", "given", "mended"),
+    [
+        (INTEGER, "3", 3),
+        (INTEGER, "-12", -12),
+        (NUMBER, "3", 3),
+        (NUMBER, "3.25", 3.25),
+        (NUMBER, "1e3", 1000.0),
+        (BOOLEAN, "true", True),
+        (BOOLEAN, "False", False),
+        ({"type": ["integer", "null"]}, "null", None),
+        ({"anyOf": [INTEGER, {"type": "null"}]}, "4", 4),
+        ({"$ref": "#/$defs/count", "description": "how many"}, "5", 5),
+        ({"type": "array", "items": INTEGER}, ["1", 2], [1, 2]),
+        ({"type": "array", "items": INTEGER}, '["1", 2]', [1, 2]),
+        ({"type": "array", "items": TEXT}, '["a"]', ["a"]),
+        (closed({"x": INTEGER}), '{"x": 1,}', {"x": 1}),
+        (closed({"x": INTEGER}), {"x": "1"}, {"x": 1}),
+        ({"type": "object", "additionalProperties": INTEGER}, {"any": "1"}, {"any": 1}),
+    ],
+)
+def test_a_value_is_made_what_its_place_allows(schema: Any, given: Any, mended: Any) -> None:
+    whole = closed({"a": schema}, **{"$defs": {"count": INTEGER}})
+    found = repaired({"a": given}, whole)
+    assert found is not None
+    assert found[0] == {"a": mended}
+    assert type(found[0]["a"]) is type(mended)
+    assert all(note.startswith("a") for note in found[1])
+
+
+@pytest.mark.parametrize(
+    ("schema", "given"),
+    [
+        (TEXT, "3"),
+        ({"type": ["string", "integer"]}, "3"),
+        ({"anyOf": [INTEGER, TEXT]}, "3"),
+        ({"anyOf": [INTEGER, {}]}, "3"),
+        ({"enum": [1, 2]}, "1"),
+        ({"allOf": [INTEGER]}, "3"),
+        ({"anyOf": [INTEGER], "not": {"const": 3}}, "3"),
+        (INTEGER, "007"),
+        (INTEGER, "3.0"),
+        (INTEGER, " 3"),
+        (INTEGER, "+3"),
+        (INTEGER, "-0"),
+        (INTEGER, "three"),
+        (INTEGER, "1_000"),
+        (INTEGER, "٣"),
+        (INTEGER, "9" * 19),
+        (INTEGER, 3.5),
+        (NUMBER, "0.12345678901234567"),
+        (NUMBER, "1e999"),
+        (NUMBER, "NaN"),
+        (NUMBER, "0x10"),
+        (BOOLEAN, "yes"),
+        (BOOLEAN, "1"),
+        (BOOLEAN, 1),
+        ({"type": "array"}, "a, b"),
+        ({"type": "array"}, "[1, 2"),
+        ({"type": "object"}, "[1]"),
+        ({"$ref": "#/$defs/loop"}, "3"),
+        ({"$ref": "#/$defs/none"}, "3"),
+        ({"$dynamicRef": "#x"}, "3"),
+        (True, "3"),
+        (False, "3"),
+    ],
+)
+def test_what_may_mean_two_things_or_loses_something_stays(schema: Any, given: Any) -> None:
+    whole = closed({"a": schema}, **{"$defs": {"loop": {"$ref": "#/$defs/loop"}}})
+    assert repaired({"a": given}, whole) is None
+
+
+def test_null_for_an_optional_argument_is_left_out() -> None:
+    schema = closed({"a": INTEGER, "b": INTEGER}, required=["b"])
+    found = repaired({"a": None, "b": 1}, schema)
+    assert found == ({"b": 1}, ("a: null was left out, as the argument is optional; leave it out yourself",))
+    assert repaired({"a": 1, "b": None}, schema) is None
+
+
+def test_null_that_may_be_said_stays() -> None:
+    assert repaired({"a": None, "b": None}, closed({"a": {"type": ["integer", "null"]}, "b": {}})) is None
+
+
+def test_a_key_in_another_spelling_is_the_key_where_there_is_just_one() -> None:
+    schema = closed({"max_rows": INTEGER})
+    found = repaired({"maxRows": "5"}, schema)
+    assert found is not None
+    assert found[0] == {"max_rows": 5}
+    assert found[1][0] == "maxRows: the unknown key was taken as max_rows; write it so"
+    assert repaired({"maxRows": 5, "max-rows": 6}, schema) is None
+    assert repaired({"maxRows": 5, "max_rows": 6}, schema) is None
+    assert repaired({"maxRows": 5}, closed({"max_rows": INTEGER, "max-rows": INTEGER})) is None
+
+
+def test_an_unknown_key_that_says_something_is_left_out_only_where_nothing_is_changed() -> None:
+    schema = closed({"path": TEXT})
+    given = {"path": "/a", "dryRun": True}
+    assert repaired(given, schema) is None
+    found = repaired(given, schema, reads_only=True)
+    assert found == ({"path": "/a"}, ("dryRun: the unknown key was left out; allowed: path",))
+
+
+def test_an_unknown_key_that_says_nothing_is_left_out() -> None:
+    assert repaired({"a": None}, closed({})) == ({}, ("a: the unknown key was left out; allowed: none",))
+
+
+def test_keys_that_a_schema_lets_in_another_way_stay() -> None:
+    ways: list[dict[str, Any]] = [{"patternProperties": {"^x": {}}}, {"unevaluatedProperties": True}]
+    for more in [*ways, {"dependentSchemas": {}}]:
+        assert repaired({"b": None}, closed({"a": INTEGER}, **more), reads_only=True) is None
+    assert repaired({"b": None}, {"type": "object", "properties": {"a": INTEGER}}, reads_only=True) is None
+
+
+def test_notes_are_inert_and_few() -> None:
+    schema = closed({f"k{n}": INTEGER for n in range(12)})
+    found = repaired({f"k{n}": "1" for n in range(12)}, schema)
+    assert found is not None
+    assert len(found[1]) == 9
+    assert found[1][-1] == "and 4 more"
+    found = repaired({"\x1b[31m" + "x" * 1_000: None}, schema)
+    assert found is not None
+    assert found[1][0].isprintable()
+    assert len(found[1][0]) < 200
+
+
+def test_much_is_not_looked_through() -> None:
+    numbers = {"type": "object", "properties": {"a": {"type": "array", "items": INTEGER}}}
+    assert repaired({"a": ["1"] * 5_000}, numbers) is None
+    deep: Any = {"type": "object"}
+    deep["properties"] = {"a": {"$ref": "#"}, "n": INTEGER}
+    given: Any = {"n": "1"}
+    for _ in range(40):
+        given = {"a": given}
+    assert repaired(given, deep) is None
+
+
+def test_many_unknown_keys_take_linear_work() -> None:
+    schema = closed({f"known{n}": INTEGER for n in range(2_000)})
+    started = time.process_time()
+    assert repaired({f"unknown{n}": n for n in range(4_000)}, schema) is None
+    assert time.process_time() - started < 5
