@@ -10,10 +10,12 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rho_wasm.cli.app import run
+from tests.weather_server import PORT, weather_server
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -111,6 +113,41 @@ def test_the_program_runs_as_printed(tmp_path: Path) -> None:
     assert re.search(r"^ok 42 \d+ 1$", ended.stdout, re.MULTILINE)
 
 
+@pytest.mark.slow
+def test_what_a_tool_may_touch_is_as_printed(tmp_path: Path) -> None:
+    """The server is a test's own, on a free port, and what is printed runs with that port in it."""
+    section = "What a tool may touch"
+    before, after = (block.text.splitlines() for block in of_section(section, "sh"))
+    program, own = (block.text for block in of_section(section, "python"))
+    [policy] = of_section(section, "toml")
+    assert policy.text in (ROOT / "fixtures" / policy.file).read_text(encoding="utf-8")
+    install, check, explain, serve = before
+    assert "pip install" in install
+    assert f"http.server {PORT} " in serve
+    (tmp_path / "fixtures").mkdir()
+    with weather_server() as server:
+        for name in ("weather.c", "weather_v2.c", "weather_policy.toml"):
+            (tmp_path / "fixtures" / name).write_text(server.fixture(name), encoding="utf-8")
+        (tmp_path / "program.py").write_text(program, encoding="utf-8")
+        printed = {}
+        for line in (check, explain, ".venv/bin/python program.py", *after):
+            ended = run_here(line, tmp_path)
+            assert ended.returncode == 0, f"{line}\n{ended.stdout}{ended.stderr}"
+            printed[line] = ended.stdout
+        assert server.asked == ["/Oslo.json", "/Atlantis.json", "/Oslo.json"]
+    said = re.findall(r"  # (\w.*|\.\.\. .* \.\.\.)$", program, re.MULTILINE)
+    expected = [text for text in said if not text.startswith("means ")]
+    got = printed[".venv/bin/python program.py"].splitlines()
+    assert len(got) == len(expected) == 4
+    for line, text in zip(got, expected, strict=True):
+        assert text.strip(". ") in line
+    assert "Atlantis" in printed[after[1]]
+    assert "http.fetch" in printed[explain]
+    made: dict[str, Any] = {}
+    exec(own, made)
+    assert made["lookup"].name == "invoice.lookup"
+
+
 def test_the_figures_of_engines_in_the_readme_are_those_that_hold() -> None:
     from rho_wasm import HostLimits
     from rho_wasm.limits import MIB
@@ -178,7 +215,7 @@ def test_every_test_that_the_threat_model_names_is_there() -> None:
 
 
 def test_every_link_to_a_file_leads_to_one() -> None:
-    for target in re.findall(r"\]\(([^)#:]+)\)", README):
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[\w-]+)?\)", README):
         assert (ROOT / target).exists(), target
 
 
