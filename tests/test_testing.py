@@ -9,7 +9,8 @@ import pytest
 from rho_wasm.calls import RunningCall, ToolCall
 from rho_wasm.errors import BuildError
 from rho_wasm.host import Host
-from rho_wasm.testing import FakeSource, FixedClock, guest
+from rho_wasm.policy import Policy, ToolPolicy
+from rho_wasm.testing import FakeSource, FixedClock, asking_guest, guest
 from tests.helpers import context, echo
 
 
@@ -72,3 +73,22 @@ def test_a_salt_makes_another_version_of_the_same_guest() -> None:
 def test_text_that_is_no_webassembly_says_so() -> None:
     with pytest.raises(BuildError, match="unknown"):
         guest("a", body="(nonsense)")
+
+
+@pytest.mark.anyio
+async def test_a_guest_in_a_line_asks_the_host_and_answers_its_reply() -> None:
+    policy = Policy(tools={"ask": ToolPolicy(grants={"random.bytes": {}})})
+    async with Host.open(":memory:", core=[], policy=policy) as host:
+        guests = [
+            asking_guest("ask", "random.bytes", times=3),
+            asking_guest("undeclared", "random.bytes", declared=["clock.now"]),
+            asking_guest("trap", "random.bytes", then="unreachable"),
+        ]
+        await host.source.activate(await host.source.stage(add=guests, author="me"))
+        answers = {
+            name: await host.runner.run(ToolCall(id="1", name=name, arguments={"count": 9}))
+            for name in ("ask", "undeclared", "trap")
+        }
+    assert len(answers["ask"].value["ok"]) == 9
+    assert answers["undeclared"].value["error"]["kind"] == "undeclared"
+    assert answers["trap"].reason == "trapped"
