@@ -13,7 +13,7 @@ from mcp.server.stdio import stdio_server
 
 from rho_wasm.server.server import McpServer
 
-__all__ = ["LineTooLong", "serve_stdio"]
+__all__ = ["LineTooLong", "Lines", "Writer", "serve_stdio"]
 
 MAX_LINE_BYTES = 16 * 1024 * 1024
 """Of one message. A client that sends more is not answered any more: what follows cannot be told from it."""
@@ -35,7 +35,7 @@ async def serve_stdio(server: McpServer) -> None:
     """
     with _claimed() as (wire_in, wire_out):
         # The SDK takes any lines to read and anything to write to, and says that it wants files.
-        streams = stdio_server(stdin=cast(Any, _Lines(wire_in)), stdout=cast(Any, _Writer(wire_out)))
+        streams = stdio_server(stdin=cast(Any, Lines(wire_in)), stdout=cast(Any, Writer(wire_out)))
         async with streams as (reading, writing):
             await server.run(reading, writing, server.create_initialization_options())
 
@@ -56,11 +56,12 @@ def _claimed() -> Iterator[tuple[int, int]]:
             os.close(descriptor)
 
 
-class _Lines:
-    """The lines that arrive on a descriptor."""
+class Lines:
+    """The lines that arrive on a descriptor, each at most ``limit`` bytes long."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, *, limit: int = MAX_LINE_BYTES) -> None:
         self._descriptor = descriptor
+        self._limit = limit
 
     async def __aiter__(self) -> AsyncIterator[str]:
         waiting = bytearray()
@@ -72,7 +73,7 @@ class _Lines:
                 for line in lines:
                     if line.strip():
                         yield line.decode("utf-8", "replace")
-            if len(waiting) > MAX_LINE_BYTES:
+            if len(waiting) > self._limit:
                 raise LineTooLong
         if waiting.strip():
             yield waiting.decode("utf-8", "replace")
@@ -85,7 +86,7 @@ class _Lines:
         return os.read(self._descriptor, _READ_BYTES)
 
 
-class _Writer:
+class Writer:
     """Writes to a descriptor as it takes it, without holding the event loop."""
 
     def __init__(self, descriptor: int) -> None:

@@ -9,8 +9,7 @@ from contextlib import contextmanager, suppress
 import anyio
 import pytest
 
-from rho_wasm.server import stdio
-from rho_wasm.server.stdio import LineTooLong
+from rho_wasm.server.stdio import Lines, LineTooLong, Writer
 
 pytestmark = pytest.mark.anyio
 
@@ -31,20 +30,19 @@ async def test_lines_come_whole_however_they_arrive_and_blank_ones_not_at_all() 
         for part in (b'{"a":', b" 1}\n\n  \n{}\nla", b"st\xff"):
             os.write(writing, part)
         os.close(writing)
-        assert [line async for line in stdio._Lines(reading)] == ['{"a": 1}', "{}", "last\ufffd"]
+        assert [line async for line in Lines(reading)] == ['{"a": 1}', "{}", "last\ufffd"]
 
 
-async def test_a_message_without_end_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stdio, "MAX_LINE_BYTES", 10_000)
+async def test_a_message_without_end_is_not_kept() -> None:
     with pipe() as (reading, writing):
         os.write(writing, b"x" * 20_000)
         with pytest.raises(LineTooLong):
-            [line async for line in stdio._Lines(reading)]
+            [line async for line in Lines(reading, limit=10_000)]
 
 
 async def test_waiting_for_a_line_is_ended_by_a_cancellation_at_once() -> None:
     with pipe() as (reading, _), anyio.move_on_after(0.01) as scope:
-        [line async for line in stdio._Lines(reading)]
+        [line async for line in Lines(reading)]
     assert scope.cancelled_caught
 
 
@@ -60,5 +58,5 @@ async def test_a_reader_that_is_slow_gets_all_of_a_long_message() -> None:
 
         async with anyio.create_task_group() as group:
             group.start_soon(read)
-            await stdio._Writer(writing).write(text)
+            await Writer(writing).write(text)
         assert got.decode() == text
