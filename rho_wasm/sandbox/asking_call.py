@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 
 from rho_wasm.sandbox.asking import Step
+from rho_wasm.sandbox.entry import sure_entry
 from rho_wasm.sandbox.faults import stopped
 from rho_wasm.sandbox.guest_call import HOST_BYTE_FUEL, HOST_CALL_FUEL
 from rho_wasm.sandbox.imports import HostFunction
@@ -69,11 +70,14 @@ class AskingCall(SlicedCall):
         self.slice_ends = time.monotonic() + self.slice_s
         self._fiber.come_back(self.slice_ends)
 
+    @sure_entry
     def abandon(self) -> None:
-        if self._instance is not None and self.state.asking is not None:
-            self.state.asking = None
-            self._waited_s += time.monotonic() - self._asked_at
-        super().abandon()
+        try:
+            if self._instance is not None and self.state.asking is not None:
+                self.state.asking = None
+                self._waited_s += time.monotonic() - self._asked_at
+        finally:
+            SlicedCall.abandon(self)
 
     def _replied(self) -> bool:
         """Whether the guest has what it asked for, if it did."""

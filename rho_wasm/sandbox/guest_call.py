@@ -149,11 +149,14 @@ class GuestCall:
                 self._end()
         return over
 
+    @sure_entry
     def abandon(self) -> None:
         """The guest was left, and never goes on."""
         if self._instance is not None:
-            self._instance.abandon()
-            self._end()
+            try:
+                self._instance.abandon()
+            finally:
+                self._end()
 
     def move(self) -> None:
         """The guest was left, and goes on in a thread of its own."""

@@ -72,11 +72,16 @@ class SlicedCall(GuestCall):
     @sure_entry
     def close(self) -> None:
         """Lets go of what is left of the guest, its future and then its store. Idempotent, but never while it runs."""
-        with self.runtime.lock:
-            if self.at is _POLLING:
-                raise self._wrong(State.CLOSED)
-            self.at = State.CLOSED
-        self.abandon()
+        mine = False
+        try:
+            with self.runtime.lock:
+                if self.at is _POLLING:
+                    raise self._wrong(State.CLOSED)
+                self.at = State.CLOSED
+                mine = True
+        finally:
+            if mine:
+                self.abandon()
 
     def _wrong(self, wanted: State) -> RuntimeError:
         return RuntimeError(f"a call that is {self.at.value} cannot become {wanted.value}")

@@ -39,7 +39,8 @@ class SuspendingFiber(FiberInstance):
 
     @sure_entry
     def __init__(self, engine: int, trampolines: Trampolines, free: deque[Any]) -> None:
-        super().__init__(engine, trampolines, free)
+        self.store = self.future = 0  # Before anything is called: one that was interrupted there is collected too.
+        FiberInstance.__init__(self, engine, trampolines, free)
         self._flag = new_flag()
         self._at_flag = flag_address(self._flag)
         self._results: int | None = None

@@ -5,7 +5,8 @@
 ``places``: the handler is asked at each instruction at which Python looks for signals, and raises at one of those that
 belong to a call, in the next call at another, until it raised at each. Where guests run in worker processes, it does
 so with a worker that serves and then with none, and in this package's own code alone: what waits there for a worker is
-an event loop, which does not bear it. ``storm``: an alarm each 0.2 ms raises.
+an event loop, which does not bear it; nor does it where a guest waits for a capability. ``storm``: an alarm each 0.2 ms
+raises.
 ``depths``: no signal, but calls from ever deeper in a recursion, until Python has no room for them.
 """
 
@@ -31,7 +32,7 @@ from rho_wasm.limits import HostLimits, Limits
 from rho_wasm.results import Ok
 from rho_wasm.sandbox import Sandbox, attempt, guest_call
 from rho_wasm.sandbox.runtime import Runtime
-from tests.sandbox.guests import Granting, answering, asking
+from tests.sandbox.guests import Granting, Waiting, answering, asking
 
 OURS = rho_wasm.__file__.removesuffix("__init__.py")
 SLOTS = 1
@@ -49,6 +50,7 @@ GUESTS = {
     **{name: answering({"ok": 1}, before=body) for name, body in (("short", LOGS), ("long", LONG + LOGS))},
     "trap": answering({"ok": 1}, before=LOGS + "unreachable"),
     "asks": asking("clock"),
+    "waits": asking("clock"),
 }
 
 
@@ -105,13 +107,20 @@ def ours(frame: FrameType | None) -> bool:
     return False
 
 
+async def _later(capability: str, arguments: dict[str, Any]) -> Any:
+    await anyio.lowlevel.checkpoint()
+    return 1
+
+
 class Calls:
     """A sandbox of few slots, and calls of one guest in it."""
 
-    def __init__(self, sandbox: Sandbox, way: str, wasm: bytes) -> None:
+    def __init__(self, sandbox: Sandbox, way: str, wasm: bytes, *, waits: bool) -> None:
         self.sandbox = sandbox
         self.way = way
         self._wasm = wasm
+        self.waits = waits
+        self._capabilities = Waiting(_later) if waits else Granting(lambda *_: 1)
         self.ended = Counter[str]()
 
     async def one(self) -> None:
@@ -123,7 +132,7 @@ class Calls:
         try:
             meter = CallMeter(CallClock(20_000))
             given: dict[str, Any] = {"arguments": {}, "context": {}, "limits": Limits(), "meter": meter}
-            given["capabilities"] = Granting(lambda *_: 1)
+            given["capabilities"] = self._capabilities
             self.ended["ok" if await self.sandbox.call(module, tool="t", **given) == Ok(1) else "wrong"] += 1
         except Raised:
             self.ended["raised"] += 1
@@ -139,7 +148,7 @@ class Calls:
 
 async def places(calls: Calls) -> dict[str, Any]:
     pool = calls.sandbox._pool
-    handler = Places(own_code=pool is not None)
+    handler = Places(own_code=pool is not None or calls.waits)
     signal.signal(signal.SIGUSR1, handler)
     signal.set_wakeup_fd(-1)  # Of the event loop, which would read what is written there as fast as it comes.
     gc.disable()  # It runs destructors of others.
@@ -226,7 +235,7 @@ async def main(what: str, way: Any, guest: str) -> None:
     made: dict[str, Any] = {"workers": SLOTS} if way == "process" else {"way": way}
     with anyio.fail_after(SOON[way]):
         async with Sandbox(limits=limits, **made) as sandbox:
-            calls = Calls(sandbox, way, GUESTS[guest])
+            calls = Calls(sandbox, way, GUESTS[guest], waits=guest == "waits")
             await calls.one()
             calls.ended.clear()
             found = await {"places": places, "storm": storm, "depths": depths}[what](calls)

@@ -19,12 +19,12 @@ EVERYWHERE = [
     *(
         pytest.param(backend, "native", guest, marks=[pytest.mark.slow, UNLESS_NATIVE])
         for backend in ("asyncio", "trio")
-        for guest in ("long", "trap")
+        for guest in ("long", "trap", "asks", "waits")
     ),
     *(
         pytest.param(backend, way, guest, marks=pytest.mark.slow)
         for backend in ("asyncio", "trio")
-        for way, guest in (("public", "short"), ("process", "asks"))
+        for way, guest in (("public", "short"), ("public", "waits"), ("process", "asks"))
     ),
 ]
 
@@ -55,7 +55,10 @@ def test_what_is_raised_anywhere_in_a_call_reaches_its_caller_and_the_sandbox_se
     assert found["afterwards"] == {end: 8}
     assert (found["running"], found["waiting"], found["entered"], found["modules"]) == (0, 0, 0, 0)
     assert found["way"] == way
-    if way == "native":
+    if guest in ("asks", "waits") and way == "native":
+        assert {"SuspendingTrampolines._suspending", "AskingCall._replied", "Asking.go_on"} <= {*found["places"]}
+        assert {"SuspendingFiber.go_on", "SuspendingFiber.instantiate"} <= {*found["places"]}
+    elif way == "native":
         # In what wasmtime calls, in what gives back, and on the way from one to the other.
         assert {"FiberInstance.go_on", "GuestCall.go_on", "Sandbox.call"} <= {*found["places"]}
     if (way, guest) == ("native", "short"):
@@ -73,7 +76,7 @@ def test_what_is_raised_anywhere_in_a_call_reaches_its_caller_and_the_sandbox_se
 @pytest.mark.parametrize(
     ("way", "guest"),
     [
-        *(pytest.param("native", guest, marks=UNLESS_NATIVE) for guest in ("short", "long", "trap")),
+        *(pytest.param("native", guest, marks=UNLESS_NATIVE) for guest in ("short", "long", "trap", "asks")),
         ("public", "short"),
         ("process", "asks"),
     ],
