@@ -142,12 +142,12 @@ class GuestHandler:
         except ToolError as error:
             error.generation = self.generation
             if transcript is not None:
-                await self._keep(transcript, error, arguments, told, meter)
+                await self._keep(transcript, error, arguments, copied, told, meter)
             raise
         except (ModuleRejected, StoreError, Closed) as error:
             raise self._error("not_found", f"its module cannot be loaded: {error}") from None
         if transcript is not None:
-            await self._keep(transcript, answer, arguments, told, meter)
+            await self._keep(transcript, answer, arguments, copied, told, meter)
         return answer if type(answer) in _ALWAYS_PERMITTED else self._permitted(answer)
 
     def _capabilities(self, granted: Mapping[str, Granted], context: ToolContext) -> GrantedCapabilities:
@@ -167,6 +167,7 @@ class GuestHandler:
         transcript: Transcript,
         outcome: HandlerResult | ToolError,
         arguments: Mapping[str, Any],
+        copied: Copied | None,
         told: Mapping[str, Any],
         meter: CallMeter,
     ) -> None:
@@ -175,6 +176,7 @@ class GuestHandler:
             self.version,
             generation=self.generation,
             arguments=arguments,
+            copied=copied,
             context=told,
             transcript=transcript,
             outcome=outcome,

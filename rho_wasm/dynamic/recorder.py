@@ -12,16 +12,19 @@ from typing import Any, TypeAlias
 import anyio
 import anyio.to_thread
 
-from rho_wasm import envelope
+from rho_wasm import envelope, plain
 from rho_wasm.calls import CallMeter
 from rho_wasm.dynamic.generation import VersionKey
-from rho_wasm.dynamic.recording import RECORDED, Recording, encoded
+from rho_wasm.dynamic.recording import RECORDED, HostCall, Recording, encoded
 from rho_wasm.dynamic.store import Store
 from rho_wasm.dynamic.transcript import Transcript
 from rho_wasm.errors import PlainError, StoreError, TooLarge, ToolError
 from rho_wasm.events import Event, SourceFailed
+from rho_wasm.limits import Limits
+from rho_wasm.plain import Copied
 from rho_wasm.policy import RecordingPolicy
-from rho_wasm.results import KINDS, Failed, HandlerResult, Kind
+from rho_wasm.results import KINDS, Failed, HandlerResult, Kind, Ok
+from rho_wasm.sandbox.crossing import encode_at_once
 from rho_wasm.sandbox.state import Capabilities
 from rho_wasm.untrusted import inert, type_name
 
@@ -35,6 +38,8 @@ _CALL_BYTES = 1024 * 1024
 _WAITING_BYTES = 16 * 1024 * 1024
 """Of all that is not written yet."""
 _DETAIL_CHARS = 500
+_BYTES_AT_ONCE, _ITEMS_AT_ONCE = 64 * 1024, 1_000
+_BOUNDS = Limits()
 _TOLD_EVERY_S = 60.0
 
 
@@ -74,7 +79,8 @@ class Recorder:
         tell: Callable[[Iterable[Event]], None],
         name: str,
     ) -> None:
-        if redact is not None and (not callable(redact) or inspect.iscoroutinefunction(redact)):
+        hook: object = redact
+        if hook is not None and (not callable(hook) or inspect.iscoroutinefunction(hook)):
             raise TypeError(f"redact is a function (not an async one) of a recording, not a {type_name(redact)}")
         self._store = store
         self._policy = policy
@@ -104,50 +110,46 @@ class Recorder:
         *,
         generation: int,
         arguments: Mapping[str, Any],
+        copied: Copied | None,
         context: Mapping[str, Any],
         transcript: Transcript,
         outcome: HandlerResult | ToolError,
         meter: CallMeter,
     ) -> None:
-        """Keeps a call that just ended, unless no guest ran or the host ended it. Raises nothing."""
+        """Keeps a call that just ended, unless no guest ran or the host ended it. Raises nothing.
+
+        ``copied`` is what ``arguments`` are the value of, as :meth:`Sandbox.call` has it.
+        """
         kind, reason = _kind_of(outcome)
         if kind not in RECORDED or (meter.fuel_used is None and not meter.guest_ms):
             return
         if transcript.over:
             self._too_large += 1
             return
-        request = envelope.request(version.tool, dict(arguments), context=context)
-        answer = None if isinstance(outcome, ToolError) else envelope.answer_of(outcome)
+        asked = envelope.request(version.tool, dict(arguments) if copied is None else copied.value, context=context)
         try:
-            try:
-                written = self._encoded(request, answer, at_once=True)
-            except TooLarge:
+            written = self._at_once(asked, copied, outcome)
+            if written is None:
                 # The call is over and must not be lost for that: it ends as it ended.
                 with anyio.CancelScope(shield=True):
-                    written = await anyio.to_thread.run_sync(self._encoded, request, answer)
+                    written = await anyio.to_thread.run_sync(self._encoded, asked, outcome)
         except PlainError:
             self._too_large += 1
             return
-        recording = Recording(
-            tool=version.tool,
-            artifact=version.artifact,
-            generation=generation,
-            at=self._store.clock(),
-            kind=kind,
-            reason=reason,
-            fuel=meter.fuel_used,
-            duration_ms=meter.guest_ms,
-            request=written[0],
-            host_calls=tuple(transcript.calls),
-            answer=written[1],
-            detail=inert(outcome.detail, limit=_DETAIL_CHARS) if isinstance(outcome, ToolError) else "",
-            clock_ns=transcript.clock_ns,
-            seed=transcript.seed,
-        )
-        if recording.size > self._call_bytes:
+        assert written is not None, "no shielded scope is left before its end"
+        request, answer = written
+        size = len(request) + len(answer) + transcript.bytes
+        if size > self._call_bytes:
             self._too_large += 1
-        else:
-            self._put(recording)
+            return
+        ended = _Ended()
+        ended.version, ended.generation, ended.at, ended.size = version, generation, self._store.clock(), size
+        ended.kind, ended.reason = kind, reason
+        ended.fuel, ended.duration_ms = meter.fuel_used, meter.guest_ms
+        ended.request, ended.host_calls, ended.answer = request, transcript.calls, answer
+        ended.clock_ns, ended.seed = transcript.clock_ns, transcript.seed
+        ended.detail = outcome.detail if isinstance(outcome, ToolError) else ""
+        self._put(ended)
 
     def write(self) -> None:
         """Writes what is waiting. Raises nothing: what cannot be written is counted, and told of once a minute."""
@@ -156,7 +158,8 @@ class Recorder:
                 return
             taken, self._waiting = self._waiting, {}
             self._waiting_bytes = 0
-        recordings = [redacted for ring in taken.values() for each in ring.calls if (redacted := self._redacted(each))]
+        ended = (self._redacted(each.recording()) for ring in taken.values() for each in ring.calls)
+        recordings = [recording for recording in ended if recording is not None]
         if not recordings:
             return
         try:
@@ -183,28 +186,35 @@ class Recorder:
             failed=self._failed,
         )
 
-    def _encoded(
-        self, request: dict[str, Any], answer: dict[str, Any] | None, at_once: bool = False
-    ) -> tuple[bytes, bytes | None]:
-        made = encoded(request, max_bytes=self._call_bytes, at_once=at_once)
-        return made, None if answer is None else encoded(answer, max_bytes=self._call_bytes, at_once=at_once)
+    def _at_once(
+        self, asked: dict[str, Any], copied: Copied | None, outcome: HandlerResult | ToolError
+    ) -> tuple[bytes, bytes] | None:
+        request = encode_at_once(asked, limits=_BOUNDS, copied=copied)
+        answer = None if request is None else _answer_at_once(outcome)
+        return None if request is None or answer is None else (request, answer)
 
-    def _put(self, recording: Recording) -> None:
+    def _encoded(self, request: dict[str, Any], outcome: HandlerResult | ToolError) -> tuple[bytes, bytes]:
+        answer = b""
+        if not isinstance(outcome, ToolError):
+            answer = encoded(envelope.answer_of(outcome), max_bytes=self._call_bytes)
+        return encoded(request, max_bytes=self._call_bytes), answer
+
+    def _put(self, ended: _Ended) -> None:
         most, most_bytes = self._policy.per_tool, self._policy.bytes_per_tool
         with self._lock:
-            ring = self._waiting.setdefault(recording.tool, _Ring())
+            ring = self._waiting.setdefault(ended.version.tool, _Ring())
             # What the store would let go at once need not be written.
-            while ring.calls and (len(ring.calls) >= most or ring.bytes + recording.size > most_bytes):
+            while ring.calls and (len(ring.calls) >= most or ring.bytes + ended.size > most_bytes):
                 self._waiting_bytes -= ring.take_oldest()
-            fits = self._waiting_bytes + recording.size <= _WAITING_BYTES
+            fits = self._waiting_bytes + ended.size <= _WAITING_BYTES
             if fits:
-                ring.add(recording)
-                self._waiting_bytes += recording.size
+                ring.add(ended)
+                self._waiting_bytes += ended.size
                 self._kept += 1
             else:
                 self._dropped += 1
         if not fits:
-            self._say("a call is not recorded: too much waits for the store to be written", recording.tool)
+            self._say("a call is not recorded: too much waits for the store to be written", ended.version.tool)
 
     def _redacted(self, recording: Recording) -> Recording | None:
         if self._redact is None:
@@ -236,23 +246,91 @@ class Recorder:
             self._tell([SourceFailed(source=self._name, operation="record", error=what, tools=tools)])
 
 
+class _Ended:
+    """A call that ended, before anybody needs a recording of it: most of a busy tool's calls never are written."""
+
+    __slots__ = (
+        "answer",
+        "at",
+        "clock_ns",
+        "detail",
+        "duration_ms",
+        "fuel",
+        "generation",
+        "host_calls",
+        "kind",
+        "reason",
+        "request",
+        "seed",
+        "size",
+        "version",
+    )
+
+    version: VersionKey
+    generation: int
+    at: float
+    kind: Kind
+    reason: str | None
+    fuel: int | None
+    duration_ms: float
+    request: bytes
+    host_calls: list[HostCall]
+    answer: bytes
+    """Empty where there is none."""
+    detail: str
+    clock_ns: int | None
+    seed: bytes | None
+    size: int
+
+    def recording(self) -> Recording:
+        return Recording(
+            tool=self.version.tool,
+            artifact=self.version.artifact,
+            generation=self.generation,
+            at=self.at,
+            kind=self.kind,
+            reason=self.reason,
+            fuel=self.fuel,
+            duration_ms=self.duration_ms,
+            request=self.request,
+            host_calls=tuple(self.host_calls),
+            answer=self.answer or None,
+            detail=inert(self.detail, limit=_DETAIL_CHARS),
+            clock_ns=self.clock_ns,
+            seed=self.seed,
+        )
+
+
 class _Ring:
     """The latest calls of one tool that are not written yet."""
 
     __slots__ = ("bytes", "calls")
 
     def __init__(self) -> None:
-        self.calls: deque[Recording] = deque()
+        self.calls: deque[_Ended] = deque()
         self.bytes = 0
 
-    def add(self, recording: Recording) -> None:
-        self.calls.append(recording)
-        self.bytes += recording.size
+    def add(self, ended: _Ended) -> None:
+        self.calls.append(ended)
+        self.bytes += ended.size
 
     def take_oldest(self) -> int:
         size = self.calls.popleft().size
         self.bytes -= size
         return size
+
+
+def _answer_at_once(outcome: HandlerResult | ToolError) -> bytes | None:
+    """The bytes of an answer, none of a crash; None where finding them takes too long for the event loop's thread."""
+    if isinstance(outcome, ToolError):
+        return b""
+    try:
+        if type(outcome) is Ok and not outcome.images and outcome.details is None:
+            copy = plain.copied(outcome.value, max_bytes=_BYTES_AT_ONCE, max_items=_ITEMS_AT_ONCE, in_order=True)
+            return plain.encode_framed({"ok": copy.value}, copy)
+        return encoded(envelope.answer_of(outcome), at_once=True)
+    except TooLarge:
+        return None
 
 
 def _kind_of(outcome: HandlerResult | ToolError) -> tuple[Kind, str | None]:

@@ -26,11 +26,13 @@ class Transcript:
     At most ``max_bytes``: a call that asks and hears more is ``over`` it, and nothing of it is kept.
     """
 
-    __slots__ = ("_capabilities", "_question", "_room", "calls", "clock_ns", "over", "seed")
+    __slots__ = ("_capabilities", "_question", "_room", "bytes", "calls", "clock_ns", "over", "seed")
 
     def __init__(self, capabilities: Capabilities | None, *, max_bytes: int) -> None:
         self._capabilities = capabilities
         self._room = max_bytes
+        self.bytes = 0
+        """Of all that is kept."""
         self._question: bytes | None = None
         """What was asked last."""
         self.clock_ns = None if capabilities is None else capabilities.clock_ns
@@ -96,10 +98,12 @@ class Transcript:
             self._give_up()
             return
         self._room -= len(question) + len(reply)
+        self.bytes += len(question) + len(reply)
         self.calls.append(HostCall(question, reply))
 
     def _give_up(self) -> None:
         self.over = True
+        self.bytes = 0
         self.calls.clear()
 
 
