@@ -53,6 +53,10 @@ _INSTALL = (
     "{install_s} s (made and snapshotted {make_s}, compiled and tried {compile_s}); {engine_mib} MiB, "
     "at most {peak_rss_mib:,.0f} MiB resident"
 )
+_RECORDINGS = (
+    "recording the echo: {off_median_us:.1f} -> {on_median_us:.1f} us, x{ratio:.3f} (min {off_min_us:.1f} -> "
+    "{on_min_us:.1f} us, x{ratio_of_min:.3f}); {replayed:,} recorded calls replayed, {replays_per_s:,.0f} a second"
+)
 
 
 Told: TypeAlias = dict[str, float]
@@ -74,6 +78,7 @@ class Report:
     installs: dict[str, Told | str] = field(default_factory=dict)
     first_answer: dict[str, float] | None = None
     start: dict[str, float] | None = None
+    recordings: Told | None = None
     left_out: dict[str, str] = field(default_factory=dict)
     sandbox: SandboxStatistics | None = None
 
@@ -96,6 +101,7 @@ class Report:
                 },
                 "first_answer": self.first_answer,
                 "start": self.start,
+                "recordings": self.recordings,
             },
             "absent": {group.name: group.absent for group in self.groups if group.absent},
             "left_out": self.left_out,
@@ -181,6 +187,8 @@ def _once(report: Report) -> Iterator[str]:
     if (first := report.first_answer) is not None:
         yield "activate to first answer: first {first_ms:.1f} ms, median {median_ms:.1f} ms".format(**first)
     yield from _lines("steady", report.steady, _STEADY)
+    if report.recordings is not None:
+        yield _RECORDINGS.format(**report.recordings)
     if (start := report.start) is not None:
         yield (
             "start of a host with {tools:,} cached tools: {start_ms:.0f} ms (open {open_ms:.0f}, snapshot "

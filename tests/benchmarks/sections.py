@@ -16,6 +16,7 @@ from tests.benchmarks.language_jobs import LANGUAGE_JOBS, LANGUAGES, Language, l
 from tests.benchmarks.peers import OURS, PEERS
 from tests.benchmarks.peers.languages import language_peers
 from tests.benchmarks.peers.ours import with_workers
+from tests.benchmarks.recordings import recordings
 from tests.benchmarks.report import Report, Told
 from tests.benchmarks.sizes import Size
 
@@ -100,6 +101,10 @@ async def _start(report: Report, size: Size) -> None:
     report.start = await steady.warm_start(size.cached)
 
 
+async def _recordings(report: Report, size: Size) -> None:
+    report.recordings = await recordings(size.pace, size.recorded)
+
+
 async def _steady(report: Report, size: Size) -> None:
     for what in size.watched:
         calls = max(1_000, size.calls // 10) if what in LANGUAGES else size.calls
@@ -161,6 +166,7 @@ SECTIONS: dict[str, Section] = {
     "growth_size": _growth_size,
     "growth_tools": _growth_tools,
     "start": _start,
+    "recordings": _recordings,
     "steady": _steady,
     **_LANGUAGES_ONCE,
 }

@@ -38,6 +38,7 @@ class Size:
     spin_s: float
     calls: int
     cached: int
+    recorded: int
     language_tools: int
     builds: int
     watched: tuple[str, ...]
@@ -59,6 +60,7 @@ FULL = Size(
     spin_s=3.0,
     calls=100_000,
     cached=1_000,
+    recorded=1_000,
     language_tools=1_000,
     builds=50,
     watched=WATCHED,
@@ -78,6 +80,7 @@ QUICK = Size(
     spin_s=0.5,
     calls=1_000,
     cached=20,
+    recorded=50,
     language_tools=10,
     builds=5,
     watched=("public",),
