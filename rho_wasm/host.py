@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager, closing
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 from functools import partial
 
 import anyio.to_thread
 
+from rho_wasm.builtin import builtin_tools
 from rho_wasm.calls import ToolCall, ToolContext
 from rho_wasm.capabilities.capability import Capability
 from rho_wasm.dynamic.artifact import Artifact
@@ -17,7 +18,7 @@ from rho_wasm.dynamic.outputs import StoreOutputs
 from rho_wasm.dynamic.recorder import Redact
 from rho_wasm.dynamic.source import DynamicSource
 from rho_wasm.dynamic.store import Store
-from rho_wasm.events import OnEvent
+from rho_wasm.events import OnEvent, subscriber
 from rho_wasm.executor import DefaultExecutor
 from rho_wasm.gates import Gate, allow_all
 from rho_wasm.host_capabilities import (
@@ -41,6 +42,8 @@ from rho_wasm.toolchains import EngineShelf, ImageBuilder, build
 from rho_wasm.toolchains.image_builder import INTERPRETED
 from rho_wasm.tools import Tool
 from rho_wasm.untrusted import type_name
+from rho_wasm.workshop import Workshop
+from rho_wasm.workshop.workshop import workshop_tools
 
 __all__ = ["Host"]
 
@@ -89,6 +92,7 @@ class Host:
         workers: int = 0,
         way: Way | None = None,
         engines: EngineShelf | EngineFinder | None = None,
+        workshop: Workshop | bool = False,
     ) -> AsyncIterator[Host]:
         """A host on ``store``: a folder (made if it is not there), ``":memory:"``, or a :class:`Store`.
 
@@ -102,7 +106,8 @@ class Host:
         nothing is kept. ``on_event`` hears every event, in the event loop's thread. ``workers`` above 0 is how many
         processes run guests; else this process does. ``way`` is how it calls them (:class:`Sandbox`). ``engines`` has
         the interpreters of tools that are images over one (Python, JavaScript), or is a function that finds them; None
-        is this user's own shelf. Nothing is installed there: an image over an engine that is missing is refused. A
+        is this user's own shelf. Nothing is installed there: an image over an engine that is missing is refused.
+        ``workshop`` adds core tools with which a model writes tools; True is a :class:`Workshop` as it comes. A
         :class:`Store` that was handed in stays open; everything else is closed at the end.
 
         Raises :class:`rho_wasm.errors.PolicyError` and :class:`rho_wasm.errors.StoreError`: then nothing was started.
@@ -111,6 +116,8 @@ class Host:
             raise TypeError(f"limits are Limits or HostLimits, not a {type_name(limits)}")
         if not callable(gate):
             raise TypeError(f"a gate is a function (call, context), not a {type_name(gate)}")
+        if not isinstance(workshop, Workshop | bool):
+            raise TypeError(f"a workshop is a Workshop, True or False, not a {type_name(workshop)}")
         own = check_own(capabilities)
         if policy is None:
             policy = Policy()
@@ -154,29 +161,38 @@ class Host:
                     redact=redact,
                     on_event=on_event,
                 ) as source,
+                AsyncExitStack() as stack,
             ):
-                with closing(StoreOutputs(opened, max_bytes=bounds.output_bytes)) as outputs:
-                    registry = ToolRegistry(core, sources=(source, *sources), outputs=outputs, on_event=on_event)
-                    core_names = [tool.name for tool in registry.core_tools()]
-                    warn_of_rules_without_tools(loaded, source.live().tools, core=core_names)
-                    runner = ToolRunner(
-                        registry,
-                        gate=gate,
-                        executor=DefaultExecutor(threads=HostThreads(max_abandoned=bounds.max_abandoned_handlers)),
-                        max_concurrent=bounds.max_concurrent_calls,
-                        max_result_chars=bounds.max_result_chars,
-                        on_event=on_event,
+                outputs = stack.enter_context(closing(StoreOutputs(opened, max_bytes=bounds.output_bytes)))
+                hearing = on_event
+                if workshop:
+                    bench = (Workshop() if workshop is True else workshop).bench(
+                        source=source, sandbox=sandbox, images=images, policy=loaded, limits=bounds
                     )
-                    yield cls(
-                        policy=loaded,
-                        limits=bounds,
-                        store=opened,
-                        sandbox=sandbox,
-                        source=source,
-                        registry=registry,
-                        runner=runner,
-                        capabilities=granted,
-                    )
+                    await stack.enter_async_context(bench)
+                    core = [*(builtin_tools() if core is None else core), *workshop_tools(bench)]
+                    hearing = bench.hearing(subscriber(on_event))
+                registry = ToolRegistry(core, sources=(source, *sources), outputs=outputs, on_event=on_event)
+                core_names = [tool.name for tool in registry.core_tools()]
+                warn_of_rules_without_tools(loaded, source.live().tools, core=core_names)
+                runner = ToolRunner(
+                    registry,
+                    gate=gate,
+                    executor=DefaultExecutor(threads=HostThreads(max_abandoned=bounds.max_abandoned_handlers)),
+                    max_concurrent=bounds.max_concurrent_calls,
+                    max_result_chars=bounds.max_result_chars,
+                    on_event=hearing,
+                )
+                yield cls(
+                    policy=loaded,
+                    limits=bounds,
+                    store=opened,
+                    sandbox=sandbox,
+                    source=source,
+                    registry=registry,
+                    runner=runner,
+                    capabilities=granted,
+                )
         finally:
             if opened is not store:
                 opened.close()

@@ -240,14 +240,16 @@ class History:
         _insert(connection, made)
         return made
 
-    def roll_back(self, to: int | None, *, author: str, note: str) -> Switched:
+    def roll_back(self, to: int | None, *, author: str, note: str, expected: int | None = None) -> Switched:
         """Makes the parent of the live generation live again, or ``to``, any other that was live before.
 
         Its versions passed their gates then; no gate is asked. Raises :class:`UnknownGeneration`, also if a version in
-        it is quarantined.
+        it is quarantined, and where another generation than the ``expected`` one is live.
         """
         with self._database.write() as connection:
             live = _live(connection)
+            if expected is not None and live.number != expected:
+                raise UnknownGeneration(expected, f"it is live no more: {live.number} went live meanwhile")
             if to is None and (to := live.parent) is None:
                 raise UnknownGeneration(live.number, "it is the first one, there is none to return to")
             if to == live.number:

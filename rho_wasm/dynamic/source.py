@@ -235,11 +235,14 @@ class DynamicSource:
             await self._gates.judge(found, held)
             return await self._switch(partial(self.store.history.activate, number, floor=floor))
 
-    async def rollback(self, to: int | None = None, *, author: str = "operator", note: str = "") -> Generation:
+    async def rollback(
+        self, to: int | None = None, *, author: str = "operator", note: str = "", live: int | None = None
+    ) -> Generation:
         """Makes the parent of the live generation live again, or ``to``, any other that was live. At once.
 
-        No gate is asked: its versions passed them, and today's policy narrows them all the same. Raises
-        :class:`UnknownGeneration`, also while a version in it is quarantined, and :class:`StoreError`.
+        No gate is asked: its versions passed them, and today's policy narrows them all the same. With ``live`` nothing
+        happens unless that is the live one still. Raises :class:`UnknownGeneration`, also while a version in it is
+        quarantined, and :class:`StoreError`.
         """
         return await self._switch(
             partial(
@@ -247,6 +250,7 @@ class DynamicSource:
                 to,
                 author=inert(author, limit=_AUTHOR_CHARS),
                 note=inert(note, limit=_NOTE_CHARS, newlines=True),
+                expected=live,
             )
         )
 

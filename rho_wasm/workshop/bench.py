@@ -1,0 +1,188 @@
+"""What the tools of a workshop share: the host's parts, who wrote what, and how much is left of what may be done."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from types import TracebackType
+from typing import Any, Self
+
+import anyio.to_thread
+
+from rho_wasm.calls import ToolContext
+from rho_wasm.dynamic.artifact import Artifact
+from rho_wasm.dynamic.generation import Candidate, Generation
+from rho_wasm.dynamic.handler import GuestHandler
+from rho_wasm.dynamic.source import DynamicSource
+from rho_wasm.events import OnEvent
+from rho_wasm.limits import HostLimits
+from rho_wasm.names import problem_of
+from rho_wasm.policy import Policy
+from rho_wasm.results import Failed
+from rho_wasm.sandbox import Sandbox
+from rho_wasm.toolchains import ImageBuilder
+from rho_wasm.untrusted import inert
+from rho_wasm.workshop.authors import Authors, Foreign
+from rho_wasm.workshop.limits import WorkshopLimits
+from rho_wasm.workshop.rates import Places, Rates
+from rho_wasm.workshop.recent import RecentCalls
+from rho_wasm.workshop.switching import Switching
+
+__all__ = ["Bench"]
+
+
+class Bench:
+    """One workshop on one host. An async context manager, inside the life of the host's parts."""
+
+    def __init__(
+        self,
+        *,
+        source: DynamicSource,
+        sandbox: Sandbox,
+        images: ImageBuilder,
+        policy: Policy,
+        host_limits: HostLimits,
+        limits: WorkshopLimits,
+        languages: Sequence[str],
+        authors: Authors,
+        rates: Rates,
+    ) -> None:
+        self.source = source
+        self.store = source.store
+        self.sandbox = sandbox
+        self.images = images
+        self.policy = policy
+        self.host_limits = host_limits
+        self.limits = limits
+        self.languages = tuple(languages)
+        self.authors = authors
+        self.rates = rates
+        self.places = Places(at_once=limits.at_once, waiting=limits.waiting)
+        self.switching = Switching(source)
+        self.recent = RecentCalls()
+
+    def hearing(self, on_event: OnEvent | None) -> OnEvent:
+        """What the host's runner tells its events to, so that ``tool_status`` knows of calls."""
+        return self.recent.hearing(on_event)
+
+    async def __aenter__(self) -> Self:
+        await self.switching.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.switching.__aexit__(kind, error, trace)
+
+    # Names.
+
+    def check_name(self, name: str, context: ToolContext) -> None:
+        """Raises :class:`Failed` where no generation may have a tool of that name here, whoever wrote it."""
+        shown = inert(name, limit=100)
+        if (why := problem_of(name)) is not None:
+            raise Failed(f"{shown} is no name of a tool: {why}", details={"reason": "name_invalid"})
+        if (reserved := context.registry.reservation(name)) is not None:
+            raise Failed(str(reserved), details={"reason": "name_reserved"})
+        tool = context.registry.lookup(name)
+        if tool is not None and not isinstance(tool.handler, GuestHandler):
+            raise Failed(
+                f"the host has a tool {shown} of its own: choose another name", details={"reason": "name_taken"}
+            )
+
+    async def foreign(self, context: ToolContext) -> Foreign:
+        """The names that are somebody else's."""
+
+        def look() -> Foreign:
+            return self.authors.foreign(self.store.generations(), context.session_id)
+
+        return await anyio.to_thread.run_sync(look)
+
+    def check_own(self, names: Sequence[str], foreign: Foreign) -> None:
+        """Raises :class:`Failed` for a name that is somebody else's."""
+        for name in names:
+            if (why := foreign.problem(name)) is not None:
+                raise Failed(why, details={"reason": "not_yours", "tool": name})
+
+    # Candidates.
+
+    async def candidates(self, context: ToolContext) -> list[Candidate]:
+        """The open candidates of this workshop, as far as they are this session's, the newest first."""
+
+        def look() -> list[Candidate]:
+            return [
+                each
+                for each in reversed(self.store.generations())
+                if isinstance(each, Candidate) and self.authors.own(each.author, context.session_id)
+            ]
+
+        return await anyio.to_thread.run_sync(look)
+
+    async def candidate(self, number: int, context: ToolContext) -> Candidate:
+        """One of them. Raises :class:`Failed` for any other, and says nothing of it but its state."""
+        found = [each for each in await self.candidates(context) if each.number == number]
+        if found:
+            return found[0]
+        state = await anyio.to_thread.run_sync(self._state_of, number, context)
+        raise Failed(f"there is no open candidate {number} here{state}", details={"reason": "unknown_generation"})
+
+    def _state_of(self, number: int, context: ToolContext) -> str:
+        for each in self.store.generations():
+            if each.number == number and self.authors.own(each.author, context.session_id):
+                return f": it is {each.state}" + (f" ({inert(each.why, limit=200)})" if each.why else "")
+        return "; tool_status lists those that there are"
+
+    async def artifact(self, generation: Generation, name: str) -> Artifact:
+        """What a generation has as ``name``. Raises :class:`StoreError`."""
+        return await anyio.to_thread.run_sync(self.store.artifact, generation.tools[name].artifact)
+
+    async def stage(
+        self, artifacts: Sequence[Artifact], remove: Sequence[str], context: ToolContext, *, note: str
+    ) -> Candidate:
+        """A candidate of this session. It takes the place of its older open ones that bring the same tools.
+
+        Raises :class:`Failed` where there are too many, :class:`RhoError` as ``DynamicSource.stage`` does.
+        """
+        author = self.authors.of(context.session_id)
+        limits = self.limits
+        names = {name for artifact in artifacts for name in artifact.tools} | set(remove)
+        everybodys = await anyio.to_thread.run_sync(self._open)
+        older = [
+            each
+            for each in everybodys
+            if each.author == author and each.changes.names <= names and not self.switching.waits(each.number)
+        ]
+        if len(everybodys) - len(older) >= limits.open_candidates:
+            raise Failed(
+                f"not now: {len(everybodys)} candidates of the workshop are open, of {limits.open_candidates} that may "
+                "be. Switch those that can be switched; some may wait for a person (tool_status lists them)",
+                details={"reason": "too_many_candidates", "limit": limits.open_candidates},
+            )
+        self.rates.take(
+            "candidates", context.session_id, most=limits.stages_per_hour, of_all=limits.stages_per_hour_of_all
+        )
+        candidate = await self.source.stage(artifacts, remove, author=author, note=note)
+        for each in older:
+            await anyio.to_thread.run_sync(
+                partial(self.store.reject, each.number, by=author, note=f"candidate {candidate.number} takes its place")
+            )
+        return candidate
+
+    def _open(self) -> list[Candidate]:
+        """Open candidates of all sessions of this workshop."""
+        everybodys = Authors(self.authors.workshop)
+        found = self.store.generations()
+        return [each for each in found if isinstance(each, Candidate) and everybodys.own(each.author, None)]
+
+    def gates(self) -> list[str]:
+        """The switch gates that will be asked, in their order."""
+        return ["admission", *(gate for gate in ("examples", "replay", "approval") if gate in self.policy.gates.on)]
+
+    def bounds(self) -> dict[str, Any]:
+        """The bounds that a model should know of before it meets them."""
+        limits = self.limits
+        return {
+            "builds_per_hour": limits.builds_per_hour,
+            "candidates_per_hour": limits.stages_per_hour,
+            "source_chars": limits.source_chars,
+            "open_candidates": limits.open_candidates,
+        }

@@ -1,0 +1,49 @@
+"""What a model may do in the workshop, and how often."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from rho_wasm.limits import KIB
+
+__all__ = ["WorkshopLimits"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkshopLimits:
+    """The bounds of a workshop. Beyond each the tool answers a failure that says so, and when to come again.
+
+    Rates hold for any hour that ends now; ``..._of_all`` are of all sessions together.
+    """
+
+    source_chars: int = 64 * KIB
+    """Of a source: a model sends it whole each time, and a person reads it."""
+    examples: int = 16
+    """Of one ``write_tool``."""
+    cases: int = 16
+    """Of one ``test_tool``."""
+    at_once: int = 2
+    """Builds, tests and switches that run at the same time: calls of tools come first."""
+    waiting: int = 8
+    """How many more wait for their turn."""
+    builds_per_hour: int = 60
+    builds_per_hour_of_all: int = 240
+    stages_per_hour: int = 30
+    """Builds that became candidates, and removals."""
+    stages_per_hour_of_all: int = 40
+    """Below the room of a store (100 candidates, and rejected ones of the last hour), so that operators have some."""
+    switches_per_hour: int = 30
+    """Rollbacks too."""
+    switches_per_hour_of_all: int = 60
+    cases_per_hour: int = 600
+    """Test cases, and examples that are run when a tool is written."""
+    cases_per_hour_of_all: int = 2_400
+    open_candidates: int = 20
+    """Candidates of the workshop that are neither live nor rejected. Those wait for a person, so none is dropped."""
+    approval_wait_s: float = 20.0
+    """How long ``switch_tools`` waits for a person who is being asked. The question stays open afterwards."""
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            if getattr(self, field.name) <= 0:
+                raise ValueError(f"{field.name} is above 0: nothing here is unlimited, and without it nothing works")

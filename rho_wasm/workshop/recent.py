@@ -1,0 +1,88 @@
+"""The latest calls of each tool: what they burnt, and what the last faults said."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rho_wasm.events import Event, OnEvent, ToolFinished, emit
+from rho_wasm.untrusted import inert
+
+__all__ = ["RecentCalls"]
+
+_TOOLS, _CALLS, _FAULTS = 256, 32, 4
+_TEXT_CHARS, _FRAMES = 500, 12
+
+
+@dataclass(frozen=True, slots=True)
+class _Fault:
+    reason: str
+    text: str
+    backtrace: tuple[str, ...]
+    generation: int | None
+    session_id: str | None
+
+
+class _Calls:
+    def __init__(self) -> None:
+        self.fuel: deque[int] = deque(maxlen=_CALLS)
+        self.faults: deque[_Fault] = deque(maxlen=_FAULTS)
+        self.finished = 0
+
+
+class RecentCalls:
+    """Hears of every call that ends, and remembers those of generations. In memory, bounded, for one event loop."""
+
+    def __init__(self) -> None:
+        self._by_tool: OrderedDict[str, _Calls] = OrderedDict()
+
+    def hearing(self, on_event: OnEvent | None) -> OnEvent:
+        """``on_event``, with this hearing first."""
+
+        def hear(event: Event) -> None:
+            if type(event) is ToolFinished and event.result.generation is not None:
+                self._finished(event)
+            emit(on_event, event)
+
+        return hear
+
+    def of(self, tool: str, session_id: str | None) -> dict[str, Any]:
+        """Fuel of the latest calls, and their latest faults. What a fault said is told to the session it happened in:
+        it may hold what somebody asked."""
+        calls = self._by_tool.get(tool)
+        if calls is None:
+            return {"calls": 0}
+        told: dict[str, Any] = {"calls": calls.finished}
+        if calls.fuel:
+            told["fuel"] = {"last": calls.fuel[-1], "most": max(calls.fuel), "of_calls": len(calls.fuel)}
+        faults: Sequence[_Fault] = [each for each in reversed(calls.faults) if each.session_id == session_id]
+        if faults:
+            told["faults"] = [
+                {
+                    "reason": each.reason,
+                    "generation": each.generation,
+                    "text": each.text,
+                    "backtrace": list(each.backtrace),
+                }
+                for each in faults
+            ]
+        return told
+
+    def _finished(self, event: ToolFinished) -> None:
+        result = event.result
+        calls = self._by_tool.setdefault(event.tool, _Calls())
+        self._by_tool.move_to_end(event.tool)
+        while len(self._by_tool) > _TOOLS:
+            self._by_tool.popitem(last=False)
+        if result.kind == "refused":
+            return
+        calls.finished += 1
+        if result.fuel_used is not None:
+            calls.fuel.append(result.fuel_used)
+        if result.kind == "crashed":
+            frames = tuple(inert(frame, limit=200) for frame in result.backtrace[:_FRAMES])
+            text = inert(result.text, limit=_TEXT_CHARS)
+            fault = _Fault(result.reason or "", text, frames, result.generation, event.session_id)
+            calls.faults.append(fault)

@@ -1,0 +1,96 @@
+"""``roll_back_tools``: makes an earlier generation live again, as far as only the workshop's own changes go back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import anyio.to_thread
+
+from rho_wasm.calls import ToolContext
+from rho_wasm.dynamic.generation import Changes, Generation
+from rho_wasm.dynamic.history import STRIKES_AUTHOR
+from rho_wasm.errors import RhoError
+from rho_wasm.results import Failed, Ok
+from rho_wasm.tools import Tool
+from rho_wasm.untrusted import inert
+from rho_wasm.workshop import schemas
+from rho_wasm.workshop.bench import Bench
+from rho_wasm.workshop.telling import refusal
+
+__all__ = ["roll_back_tools"]
+
+_STEPS = 100
+
+
+def roll_back_tools(bench: Bench) -> Tool:
+    """The tool. A generation of somebody else on the way back is never undone."""
+
+    async def roll_back(arguments: Mapping[str, Any], context: ToolContext) -> Ok | Failed:
+        bench.rates.take(
+            "switches",
+            context.session_id,
+            most=bench.limits.switches_per_hour,
+            of_all=bench.limits.switches_per_hour_of_all,
+        )
+        to = int(arguments["to"]) if "to" in arguments else None
+        try:
+            live, target = await anyio.to_thread.run_sync(_target, bench, to, context)
+            author = bench.authors.of(context.session_id)
+            note = arguments.get("note", "") or "roll_back_tools"
+            now = await bench.source.rollback(target.number, author=author, note=note, live=live.number)
+        except RhoError as error:
+            return refusal(error, "nothing was rolled back")
+        changes = Changes.between(live.tools, now.tools).as_json()
+        told = {"status": "live", "generation": now.number, "before": live.number}
+        return Ok(told | {kind: names for kind, names in changes.items() if names})
+
+    return Tool(
+        name="roll_back_tools",
+        description=(
+            "Goes back to the generation before the live one, or to an earlier one by number, at once. Only what was "
+            "written here is undone: where somebody else changed tools in between, it is refused."
+        ),
+        input_schema=schemas.arguments({"to": schemas.CANDIDATE, "note": schemas.NOTE}),
+        read_only=False,
+        destructive=True,
+        idempotent=False,
+        handler=roll_back,
+    )
+
+
+def _target(bench: Bench, to: int | None, context: ToolContext) -> tuple[Generation, Generation]:
+    """The live generation and the one to return to. Raises :class:`Failed` where that would undo somebody else's."""
+    store = bench.store
+    live = store.live()
+    last = store.switches(limit=1)
+    if last and not _may_undo(bench, last[0].author, context):
+        raise _refused(f"{inert(last[0].author, limit=64)} made generation {live.number} live")
+    current = live
+    for _ in range(_STEPS):
+        if current.parent is None:
+            raise Failed(
+                f"generation {current.number} is the first one: there is none to return to"
+                if to is None
+                else f"generation {to} is none of those that led to {live.number}",
+                details={"reason": "unknown_generation"},
+            )
+        if not _may_undo(bench, current.author, context):
+            raise _refused(f"generation {current.number} was made by {inert(current.author, limit=64)}")
+        current = store.generation(current.parent)
+        if to is None or current.number == to:
+            return live, current
+    raise Failed(f"generation {to} is more than {_STEPS} steps back", details={"reason": "unknown_generation"})
+
+
+def _may_undo(bench: Bench, author: str, context: ToolContext) -> bool:
+    # What an automatic return took away is quarantined, so going back past it brings no such version back.
+    return author == STRIKES_AUTHOR or bench.authors.own(author, context.session_id)
+
+
+def _refused(why: str) -> Failed:
+    return Failed(
+        f"nothing was rolled back: {why}, and only what was written here is undone here. "
+        "To take tools of your own away use switch_tools with remove, or write them again",
+        details={"reason": "not_yours"},
+    )

@@ -1,0 +1,145 @@
+"""``switch_tools``: makes candidates live through every gate, and takes away what was written here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import anyio.to_thread
+
+from rho_wasm.calls import ToolContext
+from rho_wasm.dynamic.generation import Candidate, Generation
+from rho_wasm.errors import GateRejected, RhoError
+from rho_wasm.results import Failed, Ok
+from rho_wasm.tools import Tool
+from rho_wasm.untrusted import inert
+from rho_wasm.workshop import schemas
+from rho_wasm.workshop.bench import Bench
+from rho_wasm.workshop.telling import refusal
+
+__all__ = ["switch_tools"]
+
+TIMEOUT_MS = 300_000
+_MOST = 16
+
+
+def switch_tools(bench: Bench) -> Tool:
+    """The tool. All that it is given goes live together, or nothing of it."""
+
+    async def switch(arguments: Mapping[str, Any], context: ToolContext) -> Ok | Failed:
+        numbers = list(dict.fromkeys(int(each) for each in arguments.get("candidates", ())))
+        if "candidate" in arguments and (one := int(arguments["candidate"])) not in numbers:
+            numbers.insert(0, one)
+        remove = list(dict.fromkeys(arguments.get("remove", ())))
+        if not numbers and not remove:
+            raise Failed("switch what? Give a candidate's number, or tools to remove", details={"reason": "nothing"})
+        bench.rates.take(
+            "switches",
+            context.session_id,
+            most=bench.limits.switches_per_hour,
+            of_all=bench.limits.switches_per_hour_of_all,
+        )
+        parts = [await bench.candidate(number, context) for number in numbers]
+        try:
+            candidate = await _one(bench, parts, remove, context, note=arguments.get("note", ""))
+            await _check_own(bench, candidate, context)
+            return await _activated(bench, candidate)
+        except RhoError as error:
+            return refusal(error, "nothing was switched")
+
+    return Tool(
+        name="switch_tools",
+        description=(
+            "Makes candidates of write_tool live: from then on their tools are yours to call. Every gate is asked "
+            "first; a person may have to say yes, which is told as waiting: call it again then. remove takes away "
+            "tools that were written here. Several changes go live together or not at all."
+        ),
+        input_schema=schemas.arguments(
+            {
+                "candidate": schemas.CANDIDATE,
+                "candidates": {"type": "array", "maxItems": _MOST, "items": schemas.CANDIDATE},
+                "remove": {"type": "array", "maxItems": _MOST, "items": schemas.TOOL_NAME},
+                "note": schemas.NOTE,
+            }
+        ),
+        read_only=False,
+        destructive=True,
+        idempotent=False,
+        timeout_ms=TIMEOUT_MS,
+        handler=switch,
+    )
+
+
+async def _one(
+    bench: Bench, parts: Sequence[Candidate], remove: Sequence[str], context: ToolContext, *, note: str
+) -> Candidate:
+    """The candidate that has it all: the one that was named, or a new one of all parts without what is removed."""
+    if len(parts) == 1 and not remove:
+        return parts[0]
+    live = bench.source.live()
+    if gone := [name for name in remove if name not in live.tools]:
+        shown = ", ".join(inert(name, limit=100) for name in gone)
+        raise Failed(f"there is no such tool to remove: {shown}", details={"reason": "not_found"})
+    # Before it is staged, so that an attempt takes no room.
+    bench.check_own(remove, await bench.foreign(context))
+    artifacts = {}
+    taken = set(remove)
+    for part in parts:
+        taken |= set(part.changes.removed)
+        for name in (*part.changes.added, *part.changes.changed):
+            artifacts[part.tools[name].artifact] = await bench.artifact(part, name)
+    brought = {name for artifact in artifacts.values() for name in artifact.tools}
+    gone_too = sorted(name for name in taken - brought if name in live.tools)
+    # The parts are older candidates of the same session that bring no more than this one, so it takes their place.
+    return await bench.stage(list(artifacts.values()), gone_too, context, note=note or "switch_tools")
+
+
+async def _check_own(bench: Bench, candidate: Candidate, context: ToolContext) -> None:
+    """Raises :class:`Failed` where the candidate changes what is somebody else's.
+
+    That may have become so since it was written. Looked at where it was staged on: what others changed later is a
+    conflict, which the switch itself finds.
+    """
+    bench.check_own(sorted(candidate.changes.names), await bench.foreign(context))
+    for name in (*candidate.changes.added, *candidate.changes.changed):
+        bench.check_name(name, context)
+
+
+async def _activated(bench: Bench, candidate: Candidate) -> Ok:
+    before = bench.source.live()
+    try:
+        live = await bench.switching.activate(candidate.number, wait_s=bench.limits.approval_wait_s)
+    except GateRejected as rejected:
+        if not rejected.waiting:
+            raise
+        return Ok(_waiting(candidate, rejected.gate, [inert(each, limit=500) for each in rejected.problems[:8]]))
+    if live is None:
+        return Ok(_waiting(candidate, "approval", ["somebody, or something, is still being asked"]))
+    passed = await anyio.to_thread.run_sync(partial(_passed, bench, candidate))
+    return Ok(_told(live, before, candidate) | {"gates": passed})
+
+
+def _passed(bench: Bench, candidate: Candidate) -> list[str]:
+    return [verdict.gate for verdict in bench.store.verdicts(candidate.number) if verdict.passed]
+
+
+def _told(live: Generation, before: Generation, candidate: Candidate) -> dict[str, Any]:
+    told: dict[str, Any] = {"status": "live", "generation": live.number, "before": before.number}
+    changes = candidate.changes.as_json()
+    told |= {kind: names for kind, names in changes.items() if names}
+    told["next"] = "your list of tools has changed: call them by their names"
+    return told
+
+
+def _waiting(candidate: Candidate, gate: str, problems: Sequence[str]) -> dict[str, Any]:
+    return {
+        "status": "waiting",
+        "candidate": candidate.number,
+        "gate": gate,
+        "told": list(problems),
+        "next": (
+            "nothing is wrong with it, and it is not live yet: go on with other work, and call switch_tools with "
+            f'{{"candidate": {candidate.number}}} again later'
+        ),
+    }

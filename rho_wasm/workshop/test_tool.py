@@ -1,0 +1,125 @@
+"""``test_tool``: calls a candidate, or a live tool, in the sandbox with nothing granted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rho_wasm.calls import ToolContext
+from rho_wasm.dynamic.generation import Generation
+from rho_wasm.errors import RhoError
+from rho_wasm.results import Failed, Ok
+from rho_wasm.tools import Tool
+from rho_wasm.untrusted import inert
+from rho_wasm.workshop import schemas
+from rho_wasm.workshop.bench import Bench
+from rho_wasm.workshop.telling import refusal
+from rho_wasm.workshop.trying import Case, trial
+
+__all__ = ["chosen", "test_tool"]
+
+TIMEOUT_MS = 180_000
+
+
+def test_tool(bench: Bench) -> Tool:
+    """The tool. What it runs strikes nothing and is recorded nowhere."""
+
+    async def test(arguments: Mapping[str, Any], context: ToolContext) -> Ok | Failed:
+        cases = _cases(arguments, bench)
+        bench.rates.take(
+            "test cases",
+            context.session_id,
+            most=bench.limits.cases_per_hour,
+            of_all=bench.limits.cases_per_hour_of_all,
+            times=len(cases),
+        )
+        name = arguments["name"]
+        async with bench.places.one():
+            try:
+                generation = await chosen(bench, name, arguments.get("candidate"), context)
+                artifact = await bench.artifact(generation, name)
+                told: list[dict[str, Any]] = []
+                passed: list[bool | None] = []
+                async with trial(
+                    bench.sandbox, artifact, name, policy=bench.policy, limits=bench.host_limits
+                ) as trying:
+                    for case in cases:
+                        tried = await trying.run(case)
+                        passed.append(tried.passed)
+                        told.append(tried.told if tried.passed is None else {"passed": tried.passed, **tried.told})
+            except RhoError as error:
+                return refusal(error, f"{inert(name, limit=100)} was not tested")
+        answer = {"tool": name, "tested": f"{_what(generation)} {generation.number}", "cases": told}
+        if False in passed:
+            failed = passed.count(False)
+            return Failed(answer | {"failed": failed, "of": len(cases)}, details={"reason": "test_failed"})
+        return Ok(answer)
+
+    case = schemas.case(bench.limits)
+    return Tool(
+        name="test_tool",
+        description=(
+            "Calls one of your tools in a sandbox, before it is switched on or after: nothing is granted and nothing "
+            "is counted. Tells answer or fault with its lines, log, fuel and host calls. Without candidate: your "
+            "latest candidate with that tool, else the live one. Several calls at once: cases."
+        ),
+        input_schema=schemas.arguments(
+            {
+                "name": schemas.TOOL_NAME,
+                "candidate": schemas.CANDIDATE,
+                **case,
+                "cases": {
+                    "type": "array",
+                    "minItems": 1,
+                    "items": schemas.arguments(case),
+                    "description": "In place of arguments, expect and host.",
+                },
+            },
+            "name",
+        ),
+        read_only=True,
+        idempotent=True,
+        timeout_ms=TIMEOUT_MS,
+        handler=test,
+    )
+
+
+async def chosen(bench: Bench, name: str, number: int | None, context: ToolContext) -> Generation:
+    """The candidate of that number; without one the latest of this session's that brings ``name``, else the live one.
+
+    Raises :class:`Failed` where that has no such tool.
+    """
+    if number is not None:
+        found: Generation | None = await bench.candidate(int(number), context)
+    else:
+        author = bench.authors.of(context.session_id)
+        own = [each for each in await bench.candidates(context) if each.author == author]
+        brings = [each for each in own if name in (*each.changes.added, *each.changes.changed)]
+        found = brings[0] if brings else bench.source.live()
+    assert found is not None
+    if name not in found.tools:
+        there = ", ".join(sorted(found.tools)[:20]) or "none"
+        raise Failed(
+            f"{_what(found)} {found.number} has no tool {inert(name, limit=100)}; it has: {there}",
+            details={"reason": "not_found"},
+        )
+    return found
+
+
+def _what(generation: Generation) -> str:
+    return "candidate" if generation.state == "candidate" else "live generation"
+
+
+def _cases(arguments: Mapping[str, Any], bench: Bench) -> list[Case]:
+    """Raises :class:`Failed` for none that can be run."""
+    if "cases" not in arguments:
+        return [Case.of(arguments)]
+    if both := [key for key in ("arguments", "expect", "host") if key in arguments]:
+        raise Failed(f"say {both[0]} inside each of the cases, or leave cases out", details={"reason": "two_ways"})
+    cases = arguments["cases"]
+    if len(cases) > bench.limits.cases:
+        raise Failed(
+            f"{len(cases)} cases, of {bench.limits.cases} that may be at once",
+            details={"reason": "too_many_cases", "limit": bench.limits.cases},
+        )
+    return [Case.of(each) for each in cases]

@@ -1,0 +1,123 @@
+"""``tool_status``: what is live, what waits, what struck, and what calls cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import anyio.to_thread
+
+from rho_wasm.calls import ToolContext
+from rho_wasm.dynamic.generation import Candidate
+from rho_wasm.errors import RhoError
+from rho_wasm.results import Failed, Ok
+from rho_wasm.tools import Tool
+from rho_wasm.untrusted import inert
+from rho_wasm.workshop import schemas
+from rho_wasm.workshop.bench import Bench
+from rho_wasm.workshop.telling import refusal
+
+__all__ = ["tool_status"]
+
+_TOOLS, _STRIKES, _FRAMES, _HISTORY = 50, 5, 12, 10
+_LINE_CHARS = 300
+
+
+def tool_status(bench: Bench) -> Tool:
+    """The tool. It tells a session of its own calls, and of everybody's only numbers, reasons and function names."""
+
+    async def status(arguments: Mapping[str, Any], context: ToolContext) -> Ok | Failed:
+        name = arguments.get("name")
+        tell = partial(_all, bench, context) if name is None else partial(_one, bench, name, context)
+        try:
+            return Ok(await anyio.to_thread.run_sync(tell))
+        except RhoError as error:
+            return refusal(error, "how things stand is not known")
+
+    return Tool(
+        name="tool_status",
+        description=(
+            "Tells which tools that were written are live, your open candidates and what they wait for; with name, of "
+            "one tool: its version, strikes, last faults with their backtrace, quarantine, and the fuel of its calls."
+        ),
+        input_schema=schemas.arguments({"name": schemas.TOOL_NAME}),
+        read_only=True,
+        idempotent=True,
+        handler=status,
+    )
+
+
+def _all(bench: Bench, context: ToolContext) -> dict[str, Any]:
+    live = bench.source.live()
+    generations = bench.store.generations()
+    foreign = bench.authors.foreign(generations, context.session_id)
+    names = sorted(live.tools)
+    own = [
+        each
+        for each in reversed(generations)
+        if isinstance(each, Candidate) and bench.authors.own(each.author, context.session_id)
+    ]
+    told: dict[str, Any] = {
+        "generation": live.number,
+        "tools": [{"name": name, "may_change": foreign.problem(name) is None} for name in names[:_TOOLS]],
+        "candidates": [_candidate(bench, each) for each in own],
+        "history": [
+            {"generation": each.number, "author": inert(each.author, limit=64), "note": inert(each.note, limit=100)}
+            for each in bench.store.switches(limit=_HISTORY)
+        ],
+        "limits": bench.bounds(),
+    }
+    if len(names) > _TOOLS:
+        told["more_tools"] = len(names) - _TOOLS
+    if held := sorted({each.version.tool for each in bench.store.quarantines() if each.active}):
+        told["quarantined"] = held[:_TOOLS]
+    return told
+
+
+def _candidate(bench: Bench, candidate: Candidate) -> dict[str, Any]:
+    told: dict[str, Any] = {"candidate": candidate.number, "note": inert(candidate.note, limit=100)}
+    told |= {kind: names for kind, names in candidate.changes.as_json().items() if names}
+    waiting = [each for each in bench.store.verdicts(candidate.number) if not each.passed]
+    if waiting:
+        said = [inert(problem, limit=_LINE_CHARS) for problem in waiting[-1].problems[:4]]
+        told["waits_for"] = {"gate": waiting[-1].gate, "told": said}
+    elif bench.switching.waits(candidate.number):
+        told["waits_for"] = {"gate": "approval", "told": ["somebody, or something, is being asked now"]}
+    return told
+
+
+def _one(bench: Bench, name: str, context: ToolContext) -> dict[str, Any]:
+    live = bench.source.live()
+    generations = bench.store.generations()
+    shown = inert(name, limit=100)
+    told: dict[str, Any] = {"tool": shown, "live": name in live.tools, "generation": live.number}
+    if name in live.tools:
+        told["artifact"] = live.tools[name].artifact
+        told["granted"] = sorted(grant.capability for grant in live.tools[name].grants)
+    told["may_change"] = bench.authors.foreign(generations, context.session_id).problem(name) is None
+    told |= bench.recent.of(name, context.session_id)
+    strikes = [each for each in bench.store.strikes(name, limit=100) if not each.pardoned]
+    told["strikes"] = {
+        "count": len(strikes),
+        "limit": bench.policy.strikes.limit,
+        "window_s": bench.policy.strikes.window_s,
+        "latest": [
+            {
+                "reason": each.reason,
+                "generation": each.generation,
+                "artifact": each.version.artifact,
+                "at": each.at,
+                "backtrace": [inert(frame, limit=_LINE_CHARS) for frame in each.backtrace[:_FRAMES]],
+            }
+            for each in strikes[:_STRIKES]
+        ],
+    }
+    held = [each for each in bench.store.quarantines(name) if each.active]
+    if held:
+        told["quarantine"] = [
+            {"artifact": each.version.artifact, "mode": each.mode, "reasons": list(each.reasons[:8])}
+            for each in held[-4:]
+        ]
+        told["next"] = "mend the source (read_tool shows it) and write it again; a person can pardon the version"
+    return told

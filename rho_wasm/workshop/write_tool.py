@@ -1,0 +1,210 @@
+"""``write_tool``: builds a source in the sandbox and stages what it becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rho_wasm.calls import ToolContext
+from rho_wasm.dynamic.generation import Candidate
+from rho_wasm.errors import BuildError, RhoError
+from rho_wasm.frozen import thaw
+from rho_wasm.results import Failed, Ok
+from rho_wasm.toolchains import tinycc
+from rho_wasm.tools import Tool
+from rho_wasm.untrusted import inert
+from rho_wasm.workshop import schemas
+from rho_wasm.workshop.bench import Bench
+from rho_wasm.workshop.building import Asked, Built, built
+from rho_wasm.workshop.idioms import IDIOMS
+from rho_wasm.workshop.telling import refusal, shown, told_build_error
+from rho_wasm.workshop.trying import Case, trial
+
+__all__ = ["write_tool"]
+
+TIMEOUT_MS = 300_000
+"""An interpreter that is made at its first use takes most of a minute, a native compiler too."""
+_FAILED_SHOWN = 4
+_NOTE_CHARS = 1_000
+
+
+def write_tool(bench: Bench) -> Tool:
+    """The tool. What it is given is only ever built and run inside the sandbox, or by a compiler that is confined."""
+
+    async def write(arguments: Mapping[str, Any], context: ToolContext) -> Ok | Failed:
+        asked = _asked(arguments, bench)
+        bench.check_name(asked.name, context)
+        foreign = await bench.foreign(context)
+        bench.check_own([asked.name], foreign)
+        bench.rates.take(
+            "builds",
+            context.session_id,
+            most=bench.limits.builds_per_hour,
+            of_all=bench.limits.builds_per_hour_of_all,
+        )
+        async with bench.places.one():
+            try:
+                made = await built(asked, bench.images, host_limits=bench.host_limits, tinycc=tinycc.is_installed())
+                for name in made.artifact.tools:
+                    bench.check_name(name, context)
+                bench.check_own(made.artifact.tools, foreign)
+                tried = await _examples(bench, made, asked.name, context)
+                candidate = await bench.stage([made.artifact], (), context, note=f"write_tool {asked.name}")
+            except BuildError as error:
+                return told_build_error(error, source=asked.source, language=asked.language, name=asked.name)
+            except RhoError as error:
+                return refusal(error, f"{asked.name} was not written")
+        return Ok(_told(bench, made, candidate, tried, asked.name))
+
+    return Tool(
+        name="write_tool",
+        description=_description(bench),
+        input_schema=schemas.arguments(
+            {
+                "language": {"enum": list(bench.languages)},
+                "source": {"type": "string", "minLength": 1, "description": "The whole file."},
+                "name": {**schemas.TOOL_NAME, "description": "Of the tool, and of its function."},
+                "description": {"type": "string", "maxLength": 4_096, "description": "Unless the source says it."},
+                "schema": {"type": "object", "description": "JSON Schema of its arguments, unless the source says it."},
+                "examples": {
+                    "type": "array",
+                    "items": schemas.arguments(
+                        {
+                            "arguments": {"type": "object"},
+                            "answer": {"description": 'A value, or a whole answer such as {"error": "reason"}.'},
+                            "host": schemas.host_replies(),
+                        },
+                        "arguments",
+                        "answer",
+                    ),
+                    "description": "Calls and what they must answer: asked now, and before a switch.",
+                },
+                "capabilities": {
+                    "type": "array",
+                    "maxItems": 16,
+                    "items": {"type": "string", "maxLength": 128},
+                    "description": "What it may ask of the host, such as http.fetch, as far as the policy grants it.",
+                },
+            },
+            "language",
+            "source",
+            "name",
+        ),
+        read_only=False,
+        destructive=False,
+        idempotent=False,
+        timeout_ms=TIMEOUT_MS,
+        handler=write,
+    )
+
+
+def _description(bench: Bench) -> str:
+    text = (
+        "Writes a tool: builds its source in a sandbox and stages it as a candidate, which nobody can call yet. Try it "
+        "with test_tool, then switch_tools makes it one of your tools. Writing a name again replaces your own tool of "
+        "that name. A tool has no files, network or clock but by capabilities; each call begins as the source was "
+        "loaded. What the caller can mend is answered as a failure; anything else that is raised counts as a crash."
+    )
+    language = next((each for each in bench.languages if each in IDIOMS and each != "wat"), None)
+    return text if language is None else f"{text} In {language}, for example:\n{IDIOMS[language]}"
+
+
+def _asked(arguments: Mapping[str, Any], bench: Bench) -> Asked:
+    """What was asked for, within the workshop's bounds. Raises :class:`Failed`."""
+    limits, source = bench.limits, arguments["source"]
+    if len(source) > limits.source_chars:
+        raise Failed(
+            f"the source has {len(source)} characters, of {limits.source_chars} that it may have: write less",
+            details={"reason": "source_too_large", "limit": limits.source_chars},
+        )
+    examples = arguments.get("examples", ())
+    if len(examples) > limits.examples:
+        raise Failed(
+            f"{len(examples)} examples, of {limits.examples} that may be: keep those that tell most",
+            details={"reason": "too_many_examples", "limit": limits.examples},
+        )
+    return Asked(
+        language=arguments["language"],
+        source=source,
+        name=arguments["name"],
+        description=arguments.get("description"),
+        schema=thaw(arguments["schema"]) if "schema" in arguments else None,
+        examples=[_example(each) for each in examples],
+        capabilities=list(arguments.get("capabilities", ())),
+    )
+
+
+def _example(given: Mapping[str, Any]) -> dict[str, Any]:
+    """An example as a manifest has it."""
+    case = Case.of({"arguments": given["arguments"], "expect": given["answer"]})
+    example: dict[str, Any] = {"arguments": thaw(case.arguments), "answer": thaw(case.expect)}
+    if given.get("host"):
+        example["host"] = [_pair(each) for each in thaw(given["host"])]
+    return example
+
+
+def _pair(given: Mapping[str, Any]) -> list[dict[str, Any]]:
+    reply = given["reply"]
+    whole = type(reply) is dict and len(reply) == 1 and reply.keys() <= {"ok", "error"}
+    request = {"capability": given["capability"], "arguments": given.get("arguments", {})}
+    return [request, reply if whole else {"ok": reply}]
+
+
+async def _examples(bench: Bench, made: Built, name: str, context: ToolContext) -> dict[str, Any]:
+    """How the examples of ``name`` came out, those of the source and those of the call that it has not."""
+    declaration = made.artifact.manifest.tool(name)
+    assert declaration is not None, "a build without the tool that was asked for is an error"
+    kept: Sequence[Mapping[str, Any]] = [each.as_plain() for each in declaration.examples]
+    given = (kept or made.unkept)[: bench.limits.examples]
+    if not given:
+        return {}
+    bench.rates.take(
+        "test cases",
+        context.session_id,
+        most=bench.limits.cases_per_hour,
+        of_all=bench.limits.cases_per_hour_of_all,
+        times=len(given),
+    )
+    failed: list[dict[str, Any]] = []
+    passed = 0
+    async with trial(bench.sandbox, made.artifact, name, policy=bench.policy, limits=bench.host_limits) as trying:
+        for example in given:
+            host = [{**request, "reply": reply} for request, reply in example.get("host", ())]
+            case = Case(arguments=example["arguments"], expect=example["answer"], host=host)
+            tried = await trying.run(case)
+            passed += tried.passed is True
+            if tried.passed is not True and len(failed) < _FAILED_SHOWN:
+                failed.append(tried.told)
+    return {"passed": passed, "of": len(given)} | ({"failed": failed} if failed else {})
+
+
+def _told(bench: Bench, made: Built, candidate: Candidate, tried: Mapping[str, Any], name: str) -> dict[str, Any]:
+    artifact = made.artifact
+    tools = [
+        {"name": each.name, "description": inert(each.description, limit=500, newlines=True)}
+        | {"input_schema": shown(each.input_schema)}
+        for each in artifact.manifest.tools
+    ]
+    told: dict[str, Any] = {"candidate": candidate.number, "tools": tools}
+    if artifact.manifest.capabilities:
+        granted = {grant.capability for grant in candidate.tools[name].grants}
+        told["capabilities"] = {
+            inert(each, limit=128): "granted" if each in granted else "not granted here: such a call answers denied"
+            for each in artifact.manifest.capabilities
+        }
+    if tried:
+        told["examples"] = dict(tried)
+    warnings = [inert(line, limit=300) for line in artifact.log.splitlines()[:8] if line.strip()]
+    warnings += [inert(note, limit=_NOTE_CHARS, newlines=True) for note in made.notes]
+    if warnings:
+        told["warnings"] = warnings
+    if made.added is not None:
+        told["added_to_the_source"] = inert(made.added, limit=_NOTE_CHARS, newlines=True)
+    told["gates"] = bench.gates()
+    if "failed" in tried:
+        told["next"] = "examples fail, so the gate would reject it: mend the source and write it again"
+    else:
+        told["next"] = (
+            f'test_tool with {{"name": "{name}"}}, then switch_tools with {{"candidate": {candidate.number}}}'
+        )
+    return told
