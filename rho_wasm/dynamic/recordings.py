@@ -85,13 +85,13 @@ class Recordings:
         if not 0 < id < 2**63:
             return None
         with self._database.read() as connection:
-            rows = _rows(connection, "id = ?", (id,))
-            if not rows:
-                return None
-            body, digest = connection.execute("SELECT body, digest FROM recordings WHERE id = ?", (id,)).fetchone()
+            row = connection.execute(f"SELECT body, digest, {_COLUMNS} FROM recordings WHERE id = ?", (id,)).fetchone()  # noqa: S608
+        if row is None:
+            return None
+        body, digest = row[:2]
         if _digest(body) != digest:
             raise damaged(id)
-        return Recording.of(rows[0], body)
+        return Recording.of(_row(row[2:]), body)
 
     def drop(self, ids: Iterable[int] = (), *, tool: str | None = None) -> int:
         """Forgets recordings: those ids, or all of ``tool``. Answers how many there were. Durable.
@@ -109,7 +109,11 @@ class Recordings:
 
 def _rows(connection: sqlite3.Connection, where: str, values: tuple[Any, ...]) -> tuple[RecordingRow, ...]:
     rows = connection.execute(f"SELECT {_COLUMNS} FROM recordings WHERE {where}", values)  # noqa: S608
-    return tuple(RecordingRow(**dict(zip(RecordingRow.__slots__, row, strict=True))) for row in rows)
+    return tuple(_row(row) for row in rows)
+
+
+def _row(columns: tuple[Any, ...]) -> RecordingRow:
+    return RecordingRow(**dict(zip(RecordingRow.__slots__, columns, strict=True)))
 
 
 def _trim(connection: sqlite3.Connection, tool: str, *, most: int, most_bytes: int) -> None:

@@ -20,7 +20,7 @@ from rho_wasm.sandbox import GuestModule, Sandbox
 from rho_wasm.schema import ArgumentSchema
 from rho_wasm.untrusted import inert
 
-__all__ = ["Replay", "ReplayTarget", "replay"]
+__all__ = ["PreparedReplay", "Replay", "ReplayTarget", "replay"]
 
 _FUEL_FLOOR = 10_000_000
 """What a replay may burn in any case, some milliseconds: twice next to nothing is next to nothing."""
@@ -101,15 +101,29 @@ class Replay:
 
 
 @dataclass(frozen=True, slots=True)
-class _Prepared:
+class PreparedReplay:
+    """A recording and what it takes to run it once on one version: what takes too long for the event loop is done."""
+
+    target: ReplayTarget
+    recording: Recording
     arguments: dict[str, Any]
     context: dict[str, Any]
-    capabilities: RecordedCapabilities
+    limits: Limits
     problems: tuple[str, ...]
+    """What is wrong with the arguments by the schema of that version."""
+
+    @classmethod
+    def of(cls, target: ReplayTarget, recording: Recording) -> PreparedReplay:
+        """Blocks for as long as reading the recording takes."""
+        limits = target.limits
+        if recording.fuel is not None:
+            limits = limits.lowest({"fuel": max(2 * recording.fuel, _FUEL_FLOOR)})
+        arguments = recording.arguments
+        return cls(target, recording, arguments, recording.context, limits, target.schema.problems(arguments))
 
 
-async def replay(sandbox: Sandbox, target: ReplayTarget, recording: Recording) -> Replay:
-    """Runs ``recording`` on ``target`` in the sandbox: nothing is granted, nothing outside is touched, nothing strikes.
+async def replay(sandbox: Sandbox, prepared: PreparedReplay) -> Replay:
+    """Runs a recorded call in the sandbox: nothing is granted, nothing outside is touched, and nothing strikes.
 
     The guest is given the recorded request to the byte, and the recorded clock and seed. Its n-th host call must be the
     recorded n-th; from the first that is not all are denied, as revoked grants are. It may burn twice the recorded fuel
@@ -118,15 +132,13 @@ async def replay(sandbox: Sandbox, target: ReplayTarget, recording: Recording) -
 
     Raises :class:`ToolError` where the host could not run it (``overloaded``: it got no slot, or no CPU time).
     """
-    prepared = await anyio.to_thread.run_sync(_prepare, target, recording)
+    target, recording, limits = prepared.target, prepared.recording, prepared.limits
     if prepared.problems:
         # A call of that version would not get as far as the guest.
         detail = "; ".join(prepared.problems)
         refused = ToolError("invalid_arguments", tool=recording.tool, detail=detail)
         return await _replayed(target, recording, refused, CallMeter(CallClock(0)), None)
-    limits = target.limits
-    if recording.fuel is not None:
-        limits = limits.lowest({"fuel": max(2 * recording.fuel, _FUEL_FLOOR)})
+    capabilities = RecordedCapabilities(recording.host_calls, clock_ns=recording.clock_ns, seed=recording.seed)
     meter = CallMeter(CallClock(limits.deadline_ms))
     outcome: HandlerResult | ToolError
     try:
@@ -137,19 +149,13 @@ async def replay(sandbox: Sandbox, target: ReplayTarget, recording: Recording) -
             context=prepared.context,
             limits=limits,
             meter=meter,
-            capabilities=prepared.capabilities,
+            capabilities=capabilities,
         )
     except ToolError as error:
         if _is_hosts_fault(error, meter, limits):
             raise ToolError("overloaded", tool=recording.tool, detail="the host could not run the call") from None
         outcome = error
-    return await _replayed(target, recording, outcome, meter, prepared.capabilities.divergence())
-
-
-def _prepare(target: ReplayTarget, recording: Recording) -> _Prepared:
-    arguments = recording.arguments
-    capabilities = RecordedCapabilities(recording.host_calls, clock_ns=recording.clock_ns, seed=recording.seed)
-    return _Prepared(arguments, recording.context, capabilities, target.schema.problems(arguments))
+    return await _replayed(target, recording, outcome, meter, capabilities.divergence())
 
 
 def _is_hosts_fault(error: ToolError, meter: CallMeter, limits: Limits) -> bool:

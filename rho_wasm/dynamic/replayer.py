@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 
@@ -13,8 +13,8 @@ import anyio.to_thread
 from rho_wasm.dynamic.artifact import Artifact
 from rho_wasm.dynamic.generation import Generation, ToolVersion
 from rho_wasm.dynamic.modules import ModulePool
-from rho_wasm.dynamic.recording import Recording, RecordingRow
-from rho_wasm.dynamic.replay import Replay, ReplayTarget, replay
+from rho_wasm.dynamic.recording import RecordingRow
+from rho_wasm.dynamic.replay import PreparedReplay, Replay, ReplayTarget, replay
 from rho_wasm.dynamic.replay_report import ReplayReport, shape_of
 from rho_wasm.dynamic.store import Store
 from rho_wasm.errors import Corrupt, ModuleRejected, NameInvalid, RhoError, StoreError
@@ -28,6 +28,8 @@ _GATE_S = 60.0
 """All replays of a candidate together; the newest calls come first."""
 _AT_ONCE = 2
 """Replays that run side by side: live calls come first."""
+_PREPARED = 8
+"""Recordings that are read together, each of at most some MiB."""
 _BROKEN = 8
 """So many of one tool are told; what is left is not replayed."""
 
@@ -117,24 +119,35 @@ class Replayer:
             raise run.fault
         return run.report()
 
-    async def one(self, target: ReplayTarget, id: int) -> tuple[Recording, Replay] | str | None:
-        """One recording, on ``target``; why it says nothing; None where there is none of that id any more."""
-        try:
-            recording = await anyio.to_thread.run_sync(self._store.recordings.get, id)
-        except Corrupt as error:
-            return error.detail
-        if recording is None:
-            return None
-        found = await replay(self._sandbox, target, recording)
+    def prepare(self, target: ReplayTarget, ids: Sequence[int]) -> list[PreparedReplay | str]:
+        """What there is of those recordings, in any order, and why of some there is nothing. Blocks: in a thread."""
+        found: list[PreparedReplay | str] = []
+        for id in ids:
+            try:
+                recording = self._store.recordings.get(id)
+            except Corrupt as error:
+                found.append(error.detail)
+                continue
+            if recording is not None:
+                found.append(PreparedReplay.of(target, recording))
+        return found
+
+    async def one(self, prepared: PreparedReplay) -> Replay | str:
+        """Replays a recording; or says why that says nothing."""
+        recording = prepared.recording
+        found = await replay(self._sandbox, prepared)
         if found.broke and recording.redacted:
             try:
                 async with self._target(recording.tool, ToolVersion(recording.artifact)) as own:
-                    before = await replay(self._sandbox, own, recording)
+                    again = await anyio.to_thread.run_sync(PreparedReplay.of, own, recording)
+                    before = await replay(self._sandbox, again)
             except (ModuleRejected, NameInvalid, StoreError):
-                return f"recording {id} was redacted, and the version that answered it is gone: it says nothing"
+                return f"recording {recording.id} was redacted, and the version that answered it is gone"
             if before.broke:
-                return f"recording {id} was redacted, and the version that answered it crashes on what is left"
-        return recording, found
+                return (
+                    f"recording {recording.id} was redacted, and the version that answered it crashes on what is left"
+                )
+        return found
 
 
 class _Run:
@@ -145,11 +158,11 @@ class _Run:
     ) -> None:
         self._replayer = replayer
         self._target = target
-        self._ids: Iterator[int] = iter(ids)
-        self._number = len(ids)
+        self._ids = ids
+        self._begun = 0
         self._ends = ends
         self._most_broken = most_broken
-        self._begun = self._broken = 0
+        self._broken = self._left = 0
         self._replays: list[Replay] = []
         self._skipped: list[str] = []
         self._shapes: dict[int, str] = {}
@@ -157,24 +170,27 @@ class _Run:
         """Why the host could not go on."""
 
     async def work(self) -> None:
-        while not self._over():
-            id = next(self._ids, None)
-            if id is None:
-                return
-            self._begun += 1
-            try:
-                found = await self._replayer.one(self._target, id)
-            except RhoError as error:
-                self.fault = error
-                return
-            if isinstance(found, str):
-                self._skipped.append(found)
-            elif found is not None:
-                recording, replayed = found
-                self._replays.append(replayed)
-                if replayed.broke:
-                    self._broken += 1
-                    self._shapes[id] = shape_of(recording, self._target.declaration)
+        try:
+            while not self._over() and (ids := self._ids[self._begun : self._begun + _PREPARED]):
+                self._begun += len(ids)
+                for each in await anyio.to_thread.run_sync(self._replayer.prepare, self._target, ids):
+                    if self._over():
+                        self._left += 1
+                    else:
+                        await self._replay(each)
+        except RhoError as error:
+            self.fault = error
+
+    async def _replay(self, prepared: PreparedReplay | str) -> None:
+        found = prepared if isinstance(prepared, str) else await self._replayer.one(prepared)
+        if isinstance(found, str):
+            self._skipped.append(found)
+            return
+        self._replays.append(found)
+        if found.broke:
+            self._broken += 1
+            assert not isinstance(prepared, str), "a recording that cannot be read breaks nothing"
+            self._shapes[found.id] = shape_of(prepared.recording, self._target.declaration)
 
     def report(self) -> ReplayReport:
         return ReplayReport(
@@ -182,7 +198,7 @@ class _Run:
             artifact=self._target.artifact,
             replays=tuple(sorted(self._replays, key=lambda each: -each.id)),
             skipped=tuple(self._skipped),
-            left=self._number - self._begun,
+            left=self._left + len(self._ids) - self._begun,
             shapes=self._shapes,
         )
 
