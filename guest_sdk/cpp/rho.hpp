@@ -627,17 +627,7 @@ template <class... Tools> struct Guest {
     std::tuple<Tools...> tools;
 
     std::uint64_t call(const void *request, std::size_t size) const {
-        const rho_out *answer = std::apply(
-            [&](const Tools &...each) {
-                /* rho.h looks a tool up by its name and calls a function of C, which finds the tool itself again. */
-                const rho_tool table[] = {{each.name, &handler<Tools>}...};
-                ((current<Tools> = &each), ...);
-                rho_out *out = rho_new_out();
-                rho__put_answer(out, rho__dispatch(table, sizeof...(Tools), sizeof *table, request, size));
-                return out;
-            },
-            tools);
-        return rho__packed(answer);
+        return call(request, size, std::index_sequence_for<Tools...>{});
     }
     std::uint64_t declare() const {
         Out out;
@@ -655,8 +645,20 @@ template <class... Tools> struct Guest {
     }
 
   private:
-    template <class T> static inline const T *current = nullptr;
-    template <class T> static rho_answer handler(rho_value arguments) { return current<T>->call(arguments); }
+    /* rho.h looks a tool up by its name and calls a function of C, which finds the tool itself again by its place: two
+     * tools may be of one type. */
+    static inline const Guest *current = nullptr;
+    template <std::size_t At> static rho_answer handler(rho_value arguments) {
+        return std::get<At>(current->tools).call(arguments);
+    }
+    template <std::size_t... At>
+    std::uint64_t call(const void *request, std::size_t size, std::index_sequence<At...>) const {
+        const rho_tool table[] = {{std::get<At>(tools).name, &handler<At>}...};
+        current = this;
+        rho_out *out = rho_new_out();
+        rho__put_answer(out, rho__dispatch(table, sizeof...(Tools), sizeof *table, request, size));
+        return rho__packed(out);
+    }
     static void add(List &asked, std::vector<Text> &known, const std::array<const char *, 8> &names) {
         for (const char *name : names) {
             bool told = name == nullptr;
