@@ -78,6 +78,7 @@ class Report:
     installs: dict[str, Told | str] = field(default_factory=dict)
     first_answer: dict[str, float] | None = None
     start: dict[str, float] | None = None
+    host_calls: Told | None = None
     recordings: Told | None = None
     left_out: dict[str, str] = field(default_factory=dict)
     sandbox: SandboxStatistics | None = None
@@ -101,6 +102,7 @@ class Report:
                 },
                 "first_answer": self.first_answer,
                 "start": self.start,
+                "host_calls": self.host_calls,
                 "recordings": self.recordings,
             },
             "absent": {group.name: group.absent for group in self.groups if group.absent},
@@ -187,6 +189,9 @@ def _once(report: Report) -> Iterator[str]:
     if (first := report.first_answer) is not None:
         yield "activate to first answer: first {first_ms:.1f} ms, median {median_ms:.1f} ms".format(**first)
     yield from _lines("steady", report.steady, _STEADY)
+    if report.host_calls is not None:
+        costs = (f"{name.removesuffix('_us')} {cost:.3g}" for name, cost in report.host_calls.items())
+        yield f"a host call that does nothing, in us: {', '.join(costs)}"
     if report.recordings is not None:
         yield _RECORDINGS.format(**report.recordings)
     if (start := report.start) is not None:

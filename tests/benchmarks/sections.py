@@ -11,6 +11,7 @@ from tests.benchmarks import engines, growth, steady, stops
 from tests.benchmarks.alone import alone
 from tests.benchmarks.compare import compare, resident
 from tests.benchmarks.guests import Absent
+from tests.benchmarks.host_calls import host_calls
 from tests.benchmarks.jobs import ECHO, JOBS
 from tests.benchmarks.language_jobs import LANGUAGE_JOBS, LANGUAGES, Language, language_job
 from tests.benchmarks.peers import OURS, PEERS
@@ -101,6 +102,10 @@ async def _start(report: Report, size: Size) -> None:
     report.start = await steady.warm_start(size.cached)
 
 
+async def _host_calls(report: Report, size: Size) -> None:
+    report.host_calls = await host_calls(size.pace)
+
+
 async def _recordings(report: Report, size: Size) -> None:
     report.recordings = await recordings(size.pace, size.recorded)
 
@@ -166,6 +171,7 @@ SECTIONS: dict[str, Section] = {
     "growth_size": _growth_size,
     "growth_tools": _growth_tools,
     "start": _start,
+    "host_calls": _host_calls,
     "recordings": _recordings,
     "steady": _steady,
     **_LANGUAGES_ONCE,

@@ -94,6 +94,7 @@ QUICK = Size(
     left_out={
         "python_loop_1m": "a call takes long, and the loop of 10^8 says what a loop costs",
         "javascript_loop_1m": "a call takes long, and the loop of 10^8 says what a loop costs",
+        "host_calls": "their calls are long, and have to be many for a few microseconds to show",
         "languages_tools": "a few tools say nothing of a thousand",
         "languages_install": "an engine takes many seconds to make and to compile",
     },
