@@ -18,10 +18,14 @@ from rho_wasm.builtin import builtin_tools
 from rho_wasm.cli.modules import DEFAULT_STORE
 from rho_wasm.cli.options import JsonOption, PolicyOption, StoreOption, policy_of, read_bytes
 from rho_wasm.cli.output import Output, UsageProblem
+from rho_wasm.errors import BuildError
 from rho_wasm.events import Event, GenerationSwitched, SourceFailed, ToolQuarantined
 from rho_wasm.host import Host
+from rho_wasm.toolchains import ImageBuilder
+from rho_wasm.toolchains.image_builder import INTERPRETED
 from rho_wasm.tools import Tool
 from rho_wasm.untrusted import exception_text, inert
+from rho_wasm.workshop import Workshop
 
 if TYPE_CHECKING:
     from rho_wasm.server import McpServer
@@ -57,6 +61,13 @@ def mcp(
     eager: Annotated[
         bool, typer.Option("--eager", help="For clients that list tools once: adds call_tool, and news to each result.")
     ] = False,
+    workshop: Annotated[
+        bool, typer.Option("--workshop", help="Tools with which the model writes, tests and switches on tools.")
+    ] = False,
+    languages: Annotated[
+        list[str] | None,
+        typer.Option("--workshop-language", metavar="L", help="One that may be written; default: all sandboxed ones."),
+    ] = None,
     store: StoreOption = DEFAULT_STORE,
     policy: PolicyOption = None,
     as_json: JsonOption = False,
@@ -71,14 +82,19 @@ def mcp(
 
     output = Output(as_json=as_json)
     token = _token(token_file) if http else None
+    bench = _workshop(languages) if workshop or languages else None
     _log_to_stderr()
 
     async def run() -> None:
         feed = EventFeed(_tell)
-        async with Host.open(store, core=core_tools(), policy=policy_of(policy), on_event=feed) as opened:
+        async with Host.open(
+            store, core=core_tools(), policy=policy_of(policy), on_event=feed, workshop=bench or False
+        ) as opened:
             server = McpServer(opened.runner, feed=feed, eager=eager)
             async with anyio.create_task_group() as group:
                 group.start_soon(_until_signal, group.cancel_scope)
+                if bench is not None:
+                    group.start_soon(_make_engines, bench)
                 if http:
                     await _over_http(server, host, port, token, names or (), output)
                 else:
@@ -91,6 +107,28 @@ def mcp(
         anyio.run(run)
     except BaseExceptionGroup as group:
         raise _only(group) from None
+
+
+def _workshop(languages: Sequence[str] | None) -> Workshop:
+    """The workshop that serves. Raises UsageProblem where nothing can be written in it."""
+    try:
+        made = Workshop(languages=languages or None)
+        made.usable()
+    except ValueError as error:
+        raise UsageProblem(str(error)) from None
+    return made
+
+
+async def _make_engines(workshop: Workshop) -> None:
+    """Makes the interpreters that the workshop's languages need and that are not there: up to a minute, once for each
+    user, while all else is served."""
+    for language in workshop.usable():
+        if language in INTERPRETED:
+            try:
+                async with ImageBuilder() as images:
+                    await images.engine(language)
+            except BuildError as error:
+                _log.warning("nothing can be written in %s: %s", language, error)
 
 
 async def _over_http(

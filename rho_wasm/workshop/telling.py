@@ -35,7 +35,7 @@ _SHOWN_ITEMS, _SHOWN_CHARS = 500, 2_000
 
 _UNDECLARED = ("declares no tool", "exports no function", "has no description", "manifest is missing")
 _HINTS = {
-    "engine_missing": "this host has no interpreter for that language: write it in another one",
+    "engine_missing": "this host has no interpreter for it, or is making it just now: wait a minute, or take another",
     "missing_extra": "this host cannot build that language: write it in another one",
     "confinement_missing": "this host builds that language for nobody: write it in another one",
     "build_unavailable": "the host could not build just now: write it again later",

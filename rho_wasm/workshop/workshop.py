@@ -66,13 +66,13 @@ class Workshop:
             policy=policy,
             host_limits=limits,
             limits=self.limits,
-            languages=self._usable(),
+            languages=self.usable(),
             authors=Authors(self.author, self.shared),
             rates=Rates(self.clock),
         )
 
-    def _usable(self) -> Sequence[str]:
-        """Of its languages those that can be built here."""
+    def usable(self) -> Sequence[str]:
+        """Of its languages those that can be built here, once their engine is made. Raises ValueError for none."""
         sandboxed = [*INTERPRETED, *(("c",) if tinycc.is_installed() else ()), "wat"]
         wanted = sandboxed if self.languages is None else list(dict.fromkeys(self.languages))
         confined = landlock_version() > 0
