@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from rho_wasm.dynamic.artifact import Artifact
+from rho_wasm.dynamic.authorship import Authorship
 from rho_wasm.dynamic.database import Database
 from rho_wasm.dynamic.files import ArtifactFiles, Files, MemoryFiles
 from rho_wasm.dynamic.folder import DATABASE_NAME, is_writable, prepare_folder
@@ -56,6 +57,7 @@ class Store:
         self.clock = clock
         """Answers POSIX seconds."""
         self.history = History(database, clock=clock)
+        self.authorship = Authorship(database)
         self.records = StrikeRecords(database, clock=clock)
         self.approvals = Approvals(database, seal=seal, clock=clock)
         self.recordings = Recordings(database)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from rho_wasm.dynamic.generation import Generation
-from rho_wasm.dynamic.history import STRIKES_AUTHOR
+from rho_wasm.dynamic.store import Store
 from rho_wasm.names import folded
 from rho_wasm.untrusted import inert
 
@@ -39,18 +38,15 @@ class Authors:
             return author == self.workshop or author.startswith(f"{self.workshop}:")
         return author == self.of(session_id)
 
-    def foreign(self, generations: Iterable[Generation], session_id: str | None) -> Foreign:
+    def foreign(self, store: Store, session_id: str | None) -> Foreign:
         """The names that are somebody else's: who ever brought, changed or took away a tool, or is about to.
 
         Also where nothing of that name is live now: whoever may have ``weather`` has what the policy grants to it.
         """
-        found: dict[str, str] = {}
-        for generation in generations:
-            if generation.state == "rejected" or generation.author == STRIKES_AUTHOR:
-                continue  # An automatic return is nobody's decision about a name.
-            if not self.own(generation.author, session_id):
-                for name in generation.changes.names:
-                    found.setdefault(name, generation.author)
+        if self.shared:
+            found = store.authorship.changed_by_others(self.workshop, prefix=f"{self.workshop}:")
+        else:
+            found = store.authorship.changed_by_others(self.of(session_id), prefix=None)
         return Foreign(found, {folded(name): name for name in found})
 
 

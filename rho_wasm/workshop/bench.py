@@ -12,8 +12,8 @@ import anyio.to_thread
 from rho_wasm.calls import ToolContext
 from rho_wasm.dynamic.artifact import Artifact
 from rho_wasm.dynamic.generation import Candidate, Generation
-from rho_wasm.dynamic.handler import GuestHandler
 from rho_wasm.dynamic.source import DynamicSource
+from rho_wasm.errors import UnknownGeneration
 from rho_wasm.events import OnEvent
 from rho_wasm.limits import HostLimits
 from rho_wasm.names import problem_of
@@ -84,18 +84,14 @@ class Bench:
         if (reserved := context.registry.reservation(name)) is not None:
             raise Failed(str(reserved), details={"reason": "name_reserved"})
         tool = context.registry.lookup(name)
-        if tool is not None and not isinstance(tool.handler, GuestHandler):
+        if tool is not None and tool is not self.source.lookup(name):
             raise Failed(
                 f"the host has a tool {shown} of its own: choose another name", details={"reason": "name_taken"}
             )
 
     async def foreign(self, context: ToolContext) -> Foreign:
         """The names that are somebody else's."""
-
-        def look() -> Foreign:
-            return self.authors.foreign(self.store.generations(), context.session_id)
-
-        return await anyio.to_thread.run_sync(look)
+        return await anyio.to_thread.run_sync(self.authors.foreign, self.store, context.session_id)
 
     def check_own(self, names: Sequence[str], foreign: Foreign) -> None:
         """Raises :class:`Failed` for a name that is somebody else's."""
@@ -105,31 +101,30 @@ class Bench:
 
     # Candidates.
 
-    async def candidates(self, context: ToolContext) -> list[Candidate]:
+    def own_candidates(self, session_id: str | None) -> list[Candidate]:
         """The open candidates of this workshop, as far as they are this session's, the newest first."""
+        return [each for each in self.store.authorship.candidates() if self.authors.own(each.author, session_id)]
 
-        def look() -> list[Candidate]:
-            return [
-                each
-                for each in reversed(self.store.generations())
-                if isinstance(each, Candidate) and self.authors.own(each.author, context.session_id)
-            ]
-
-        return await anyio.to_thread.run_sync(look)
+    async def candidates(self, context: ToolContext) -> list[Candidate]:
+        """The same, not on the event loop's thread."""
+        return await anyio.to_thread.run_sync(self.own_candidates, context.session_id)
 
     async def candidate(self, number: int, context: ToolContext) -> Candidate:
-        """One of them. Raises :class:`Failed` for any other, and says nothing of it but its state."""
+        """One of them. Raises :class:`Failed` for any other, and says nothing of somebody else's."""
         found = [each for each in await self.candidates(context) if each.number == number]
         if found:
             return found[0]
-        state = await anyio.to_thread.run_sync(self._state_of, number, context)
-        raise Failed(f"there is no open candidate {number} here{state}", details={"reason": "unknown_generation"})
+        why = await anyio.to_thread.run_sync(self._state_of, number, context)
+        raise Failed(f"there is no open candidate {number} here{why}", details={"reason": "unknown_generation"})
 
     def _state_of(self, number: int, context: ToolContext) -> str:
-        for each in self.store.generations():
-            if each.number == number and self.authors.own(each.author, context.session_id):
-                return f": it is {each.state}" + (f" ({inert(each.why, limit=200)})" if each.why else "")
-        return "; tool_status lists those that there are"
+        try:
+            found = self.store.generation(number)
+        except UnknownGeneration:
+            return "; tool_status lists those that there are"
+        if not self.authors.own(found.author, context.session_id):
+            return "; tool_status lists those that there are"
+        return f": it is {found.state}" + (f" ({inert(found.why, limit=200)})" if found.why else "")
 
     async def artifact(self, generation: Generation, name: str) -> Artifact:
         """What a generation has as ``name``. Raises :class:`StoreError`."""
@@ -170,8 +165,7 @@ class Bench:
     def _open(self) -> list[Candidate]:
         """Open candidates of all sessions of this workshop."""
         everybodys = Authors(self.authors.workshop)
-        found = self.store.generations()
-        return [each for each in found if isinstance(each, Candidate) and everybodys.own(each.author, None)]
+        return [each for each in self.store.authorship.candidates() if everybodys.own(each.author, None)]
 
     def gates(self) -> list[str]:
         """The switch gates that will be asked, in their order."""

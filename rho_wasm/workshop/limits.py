@@ -23,9 +23,9 @@ class WorkshopLimits:
     cases: int = 16
     """Of one ``test_tool``."""
     at_once: int = 2
-    """Builds, tests and switches that run at the same time: calls of tools come first."""
+    """Builds and tests that run at the same time: calls of tools come first."""
     waiting: int = 8
-    """How many more wait for their turn."""
+    """How many more wait for their turn. One session has at most half of all places."""
     builds_per_hour: int = 60
     builds_per_hour_of_all: int = 240
     stages_per_hour: int = 30

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -51,25 +51,31 @@ class Rates:
 
 
 class Places:
-    """So many work at once and some wait: whoever comes then is sent away at once, and holds nothing."""
+    """So many work at once and some wait: whoever comes then is sent away at once, and holds nothing.
+
+    One session has at most half of all places, so that it cannot keep the others out.
+    """
 
     def __init__(self, *, at_once: int, waiting: int) -> None:
         self._free = anyio.Semaphore(at_once)
         self._most = at_once + waiting
-        self._inside = 0
+        self._inside: Counter[str | None] = Counter()
 
     @asynccontextmanager
-    async def one(self) -> AsyncIterator[None]:
-        """A place, for as long as the block lasts. Raises :class:`Failed` where too many wait already."""
-        if self._inside >= self._most:
+    async def one(self, session_id: str | None) -> AsyncIterator[None]:
+        """A place, for as long as the block lasts. Raises :class:`Failed` where too many have one already."""
+        inside, own = self._inside.total(), self._inside[session_id]
+        if inside >= self._most or own >= max(1, self._most // 2):
             raise Failed(
-                f"not now: {self._inside} builds, tests and switches run or wait here already. "
+                f"not now: {inside} builds and tests run or wait here already, {own} of them of this session. "
                 "Come again in a few seconds",
                 details={"reason": "busy", "limit": self._most, "retry_after_s": 5},
             )
-        self._inside += 1
+        self._inside[session_id] += 1
         try:
             async with self._free:
                 yield
         finally:
-            self._inside -= 1
+            self._inside[session_id] -= 1
+            if not self._inside[session_id]:
+                del self._inside[session_id]

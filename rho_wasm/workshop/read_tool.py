@@ -71,5 +71,4 @@ def read_tool(bench: Bench) -> Tool:
 
 def _authors(bench: Bench, generation: Generation, name: str) -> list[str]:
     """Who brought that version."""
-    known = bench.store.history.authors().get(generation.key(name))
-    return sorted(known) if known else [generation.author]
+    return sorted(bench.store.authorship.brought_by(generation.key(name))) or [generation.author]

@@ -85,6 +85,8 @@ def refusal(error: RhoError, what: str) -> Failed:
         details |= {"candidate": error.candidate, "gate": error.gate}
         problems = "\n".join(f"- {inert(each, limit=_MESSAGE_CHARS)}" for each in error.problems[:10])
         todo = "It is rejected for good: mend the source, and write it again with write_tool."
+        if error.gate == "approval":
+            todo = "It is rejected for good. Do not write the same again: say what you would change, or leave it."
         return Failed(f"{what}: the gate {error.gate!r} said no to candidate {error.candidate}.\n{problems}\n{todo}",
                       details=details)  # fmt: skip
     if isinstance(error, ModuleRejected):

@@ -34,7 +34,7 @@ def test_tool(bench: Bench) -> Tool:
             times=len(cases),
         )
         name = arguments["name"]
-        async with bench.places.one():
+        async with bench.places.one(context.session_id):
             try:
                 generation = await chosen(bench, name, arguments.get("candidate"), context)
                 artifact = await bench.artifact(generation, name)

@@ -50,18 +50,12 @@ def tool_status(bench: Bench) -> Tool:
 
 def _all(bench: Bench, context: ToolContext) -> dict[str, Any]:
     live = bench.source.live()
-    generations = bench.store.generations()
-    foreign = bench.authors.foreign(generations, context.session_id)
+    foreign = bench.authors.foreign(bench.store, context.session_id)
     names = sorted(live.tools)
-    own = [
-        each
-        for each in reversed(generations)
-        if isinstance(each, Candidate) and bench.authors.own(each.author, context.session_id)
-    ]
     told: dict[str, Any] = {
         "generation": live.number,
         "tools": [{"name": name, "may_change": foreign.problem(name) is None} for name in names[:_TOOLS]],
-        "candidates": [_candidate(bench, each) for each in own],
+        "candidates": [_candidate(bench, each) for each in bench.own_candidates(context.session_id)],
         "history": [
             {"generation": each.number, "author": inert(each.author, limit=64), "note": inert(each.note, limit=100)}
             for each in bench.store.switches(limit=_HISTORY)
@@ -89,13 +83,12 @@ def _candidate(bench: Bench, candidate: Candidate) -> dict[str, Any]:
 
 def _one(bench: Bench, name: str, context: ToolContext) -> dict[str, Any]:
     live = bench.source.live()
-    generations = bench.store.generations()
     shown = inert(name, limit=100)
     told: dict[str, Any] = {"tool": shown, "live": name in live.tools, "generation": live.number}
     if name in live.tools:
         told["artifact"] = live.tools[name].artifact
         told["granted"] = sorted(grant.capability for grant in live.tools[name].grants)
-    told["may_change"] = bench.authors.foreign(generations, context.session_id).problem(name) is None
+    told["may_change"] = bench.authors.foreign(bench.store, context.session_id).problem(name) is None
     told |= bench.recent.of(name, context.session_id)
     strikes = [each for each in bench.store.strikes(name, limit=100) if not each.pardoned]
     told["strikes"] = {

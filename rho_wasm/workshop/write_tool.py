@@ -42,7 +42,7 @@ def write_tool(bench: Bench) -> Tool:
             most=bench.limits.builds_per_hour,
             of_all=bench.limits.builds_per_hour_of_all,
         )
-        async with bench.places.one():
+        async with bench.places.one(context.session_id):
             try:
                 made = await built(asked, bench.images, host_limits=bench.host_limits, tinycc=tinycc.is_installed())
                 for name in made.artifact.tools:
