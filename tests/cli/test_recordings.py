@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,13 +21,14 @@ TRAPS_IF_TOLD = (
 """For calls with one argument: the request ends with it."""
 
 
-@pytest.fixture
-def recorded(own_folder: Path) -> Path:
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store in which two calls of ``calc`` are recorded, and one of a tool with a hostile text."""
+    folder = tmp_path_factory.mktemp("recorded") / "store"
 
     async def record() -> None:
         policy = Policy.parse({"recordings": {"on": True}})
-        async with Host.open(own_folder / ".rho", policy=policy) as host:
+        async with Host.open(folder, policy=policy) as host:
             candidate = await host.source.stage([guest("calc"), guest("evil", answer=ESCAPES)], author="model")
             await host.source.activate(candidate)
             calls: list[tuple[str, dict[str, object]]] = [
@@ -38,6 +40,13 @@ def recorded(own_folder: Path) -> Path:
                 await host.runner.run(ToolCall(str(number), tool, arguments))
 
     anyio.run(record)
+    return folder
+
+
+@pytest.fixture
+def recorded(made: Path, own_folder: Path) -> Path:
+    """The folder that a command works in, with such a store."""
+    shutil.copytree(made, own_folder / ".rho")
     return own_folder
 
 
@@ -88,6 +97,7 @@ def test_a_replay_that_crashes_where_the_call_answered_exits_with_1(
     assert '+ "crashed": "trapped"' in text
 
 
+@pytest.mark.slow
 def test_a_replay_on_another_answer_shows_a_diff_and_exits_with_0(
     recorded: Path, told: Callable[..., tuple[int, str]]
 ) -> None:
@@ -108,6 +118,7 @@ def test_no_text_of_a_recording_reaches_a_terminal_as_it_is(
     assert "evil" in text
 
 
+@pytest.mark.slow
 def test_recordings_are_dropped_by_number_or_by_tool(recorded: Path, command: Command) -> None:
     assert command("recordings", "drop", "3", "1")[1] == {"dropped": 2}
     assert [each["id"] for each in command("recordings", "list")[1]["recordings"]] == [2]
@@ -118,11 +129,13 @@ def test_recordings_are_dropped_by_number_or_by_tool(recorded: Path, command: Co
 @pytest.mark.parametrize(
     "words", [("show", "9"), ("replay", "9"), ("drop", "9"), ("drop",), ("replay", "--against", "no")]
 )
+@pytest.mark.slow
 def test_what_is_not_there_is_wrong_usage(recorded: Path, command: Command, words: tuple[str, ...]) -> None:
     code, found = command("recordings", *words)
     assert (code, found["error"]["reason"]) == (2, "usage")
 
 
+@pytest.mark.slow
 def test_an_unknown_generation_is_refused(recorded: Path, command: Command) -> None:
     code, found = command("recordings", "replay", "--against", "77")
     assert (code, found["error"]["reason"]) == (3, "unknown_generation")

@@ -81,6 +81,7 @@ async def test_a_call_is_recorded_with_all_that_it_takes_to_run_it_again(cache: 
     assert (found.host_calls, found.clock_ns, found.seed) == ((), None, None)
 
 
+@pytest.mark.slow
 async def test_every_end_of_a_guest_is_recorded_and_no_end_of_the_hosts(cache: NativeCache) -> None:
     answers: list[Any] = [
         {"error": "which?"},
@@ -127,6 +128,7 @@ async def test_what_was_asked_and_answered_is_recorded_whatever_the_answer(cache
     ]
 
 
+@pytest.mark.slow
 async def test_what_is_not_granted_is_recorded_as_denied(cache: NativeCache) -> None:
     policy = Policy.parse({"recordings": {"on": True}})
     async with open_bench(cache, policy=policy, capabilities=OWN) as bench:
@@ -147,6 +149,7 @@ async def test_a_tool_that_opted_out_is_never_recorded(cache: NativeCache) -> No
 
 
 @pytest.mark.parametrize("limits", [{"per_tool": 3}, {"bytes_per_tool": 800}])
+@pytest.mark.slow
 async def test_a_ring_keeps_the_latest_calls_of_each_tool(cache: NativeCache, limits: dict[str, int]) -> None:
     async with open_bench(cache, policy=recording(**limits)) as bench:
         await bench.go(artifact("one", "two"))
@@ -177,6 +180,7 @@ async def test_a_call_that_is_too_large_is_counted_and_not_kept(cache: NativeCac
         assert (statistics.too_large, statistics.kept, statistics.written, statistics.waiting) == (2, 1, 1, 0)
 
 
+@pytest.mark.slow
 async def test_a_long_answer_is_recorded_too(cache: NativeCache) -> None:
     async with open_bench(cache, policy=recording()) as bench:
         await bench.go(artifact("calc", answer=list(range(5_000))))
@@ -185,6 +189,7 @@ async def test_a_long_answer_is_recorded_too(cache: NativeCache) -> None:
         assert found.as_plain()["answer"] == {"ok": list(range(5_000))}
 
 
+@pytest.mark.slow
 async def test_a_guest_that_hears_a_gigabyte_from_the_host_fills_neither_memory_nor_disk(cache: NativeCache) -> None:
     @capability("test.flood")
     def flood() -> Any:
@@ -243,7 +248,18 @@ def not_plain(call: dict[str, Any]) -> Any:
     return call | {"arguments": {"n": object()}}
 
 
-@pytest.mark.parametrize("redact", [raises, exits, another, not_plain, lambda call: "no", lambda call: {}])
+def text(call: dict[str, Any]) -> Any:
+    return "no"
+
+
+def empty(call: dict[str, Any]) -> Any:
+    return {}
+
+
+FAILING: tuple[Redact, ...] = (exits, another, not_plain, text, empty)
+
+
+@pytest.mark.parametrize("redact", [raises, *(pytest.param(hook, marks=pytest.mark.slow) for hook in FAILING)])
 async def test_a_hook_that_fails_drops_the_recording_and_is_reported(cache: NativeCache, redact: Redact) -> None:
     async with open_bench(cache, policy=recording(), redact=redact) as bench:
         await bench.go(artifact("calc"))
@@ -268,6 +284,7 @@ async def test_a_hook_is_a_function_that_does_not_wait(cache: NativeCache) -> No
             pass
 
 
+@pytest.mark.slow
 async def test_a_store_that_is_read_only_records_nothing_and_says_so(
     cache: NativeCache, tmp_path: Path, key_path: Path
 ) -> None:

@@ -77,7 +77,14 @@ async def one(bench: Bench, against: Artifact | int | None = None) -> Replay:
     return found
 
 
-@pytest.mark.parametrize("name", [name for name, end in ENDINGS.items() if name != "core_name"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name in ("echo", "fail", "trap") else pytest.param(name, marks=pytest.mark.slow)
+        for name in ENDINGS
+        if name != "core_name"
+    ],
+)
 async def test_each_fixture_ends_in_a_replay_as_it_ended_in_the_call(cache: NativeCache, name: str) -> None:
     ending = ENDINGS[name]
     async with open_bench(cache, policy=RECORDING, limits=Limits(fuel=20_000_000)) as bench:
@@ -108,6 +115,7 @@ async def test_a_replay_hears_what_was_recorded_and_touches_nothing(cache: Nativ
 
 
 @pytest.mark.parametrize("fails", ["denied", "quota", "unavailable", "breaks"])
+@pytest.mark.slow
 async def test_a_refusal_of_the_host_is_heard_again_in_the_same_words(cache: NativeCache, fails: str) -> None:
     world = World()
     async with open_bench(cache, policy=world.policy(), capabilities=world.capabilities) as bench:
@@ -120,6 +128,7 @@ async def test_a_refusal_of_the_host_is_heard_again_in_the_same_words(cache: Nat
     assert world.asked == 1
 
 
+@pytest.mark.slow
 async def test_host_calls_that_no_capability_answers_are_refused_as_they_were(cache: NativeCache) -> None:
     async with open_bench(cache, policy=RECORDING) as bench:
         await bench.go(asking_guest("now", "test.now", times=5))
@@ -143,6 +152,7 @@ async def test_a_guest_that_asks_for_something_else_is_denied_from_there_on(cach
 
 
 @pytest.mark.parametrize(("before", "after", "index"), [(2, 3, 2), (3, 2, 2)])
+@pytest.mark.slow
 async def test_a_guest_that_asks_more_or_less_often_diverges_there(
     cache: NativeCache, before: int, after: int, index: int
 ) -> None:
@@ -158,6 +168,7 @@ async def test_a_guest_that_asks_more_or_less_often_diverges_there(
     assert none is None
 
 
+@pytest.mark.slow
 async def test_other_arguments_are_another_question(cache: NativeCache) -> None:
     """Text for an integer, an integer for a float: the transcript is compared to the byte."""
     world = World()
@@ -259,6 +270,7 @@ async def test_twice_the_recorded_fuel_is_allowed_and_a_little_in_any_case(cache
         assert report.replays[0].same
 
 
+@pytest.mark.slow
 async def test_a_version_that_spins_is_stopped(cache: NativeCache) -> None:
     async with open_bench(cache, policy=RECORDING) as bench:
         await bench.go(artifact("calc"))
@@ -282,6 +294,7 @@ async def test_a_generation_by_its_number_is_replayed_on(cache: NativeCache) -> 
     assert '- "crashed": "trapped"' in on_live.replays[1].diff
 
 
+@pytest.mark.slow
 async def test_a_tool_that_is_not_there_is_said(cache: NativeCache) -> None:
     async with open_bench(cache, policy=RECORDING) as bench:
         await bench.go(artifact("calc"))

@@ -106,6 +106,7 @@ async def test_a_candidate_that_answers_differently_passes_and_is_reported(cache
     assert reviews[0].tools[0].replay is None
 
 
+@pytest.mark.slow
 async def test_a_review_replays_for_whoever_looks_before_the_switch(cache: NativeCache) -> None:
     async with open_bench(cache, policy=policy("replay", "approval")) as bench:
         first = await bench.source.stage([artifact("calc")], author="model")
@@ -118,6 +119,7 @@ async def test_a_review_replays_for_whoever_looks_before_the_switch(cache: Nativ
         assert [each.reason for each in tool.replay.broken] == ["trapped"]
 
 
+@pytest.mark.slow
 async def test_a_candidate_that_times_out_is_rejected(cache: NativeCache) -> None:
     async with open_bench(cache, policy=policy()) as bench:
         await bench.go(artifact("calc"))
@@ -126,6 +128,7 @@ async def test_a_candidate_that_times_out_is_rejected(cache: NativeCache) -> Non
         assert "out_of_fuel (fuel=10000000)" in error.problems[0]
 
 
+@pytest.mark.slow
 async def test_a_crash_that_was_one_before_rejects_nobody(cache: NativeCache) -> None:
     async with open_bench(cache, policy=policy()) as bench:
         await bench.go(artifact("calc", body=TRAPS))
@@ -134,6 +137,7 @@ async def test_a_crash_that_was_one_before_rejects_nobody(cache: NativeCache) ->
         assert live.number == 2
 
 
+@pytest.mark.slow
 async def test_the_calls_of_earlier_versions_count_and_those_of_other_tools_do_not(cache: NativeCache) -> None:
     async with open_bench(cache, policy=policy()) as bench:
         await bench.go(artifact("calc"), artifact("other"))
@@ -148,6 +152,7 @@ async def test_the_calls_of_earlier_versions_count_and_those_of_other_tools_do_n
         assert (await bench.go(artifact("calc", body=TRAPS_IF_TOLD, salt=2))).state == "live"
 
 
+@pytest.mark.slow
 async def test_only_the_latest_calls_are_replayed(cache: NativeCache) -> None:
     async with open_bench(cache, policy=policy(gate_calls=2)) as bench:
         await bench.go(artifact("calc"))
@@ -157,6 +162,7 @@ async def test_only_the_latest_calls_are_replayed(cache: NativeCache) -> None:
         assert (await bench.go(artifact("calc", body=TRAPS_IF_TOLD))).number == 2
 
 
+@pytest.mark.slow
 async def test_not_more_problems_are_told_than_a_model_can_use(cache: NativeCache) -> None:
     async with open_bench(cache, policy=policy()) as bench:
         await bench.go(artifact("calc"))
@@ -198,6 +204,7 @@ async def test_a_damaged_recording_is_skipped_and_said(cache: NativeCache, store
 
 
 @pytest.mark.parametrize("field", ["request", "answer", "seed", "host"])
+@pytest.mark.slow
 async def test_a_forged_recording_harms_nobody(cache: NativeCache, store: Store, field: str) -> None:
     forged = {
         "request": Recording(
@@ -229,6 +236,7 @@ async def test_a_redacted_call_that_its_own_version_does_not_bear_rejects_nobody
         assert "1 skipped" in note
 
 
+@pytest.mark.slow
 async def test_a_redacted_call_that_its_own_version_bears_counts(cache: NativeCache) -> None:
     def redact(call: dict[str, Any]) -> dict[str, Any]:
         return call | {"arguments": {"n": True}}
@@ -273,6 +281,7 @@ def record_calls(connection: Connection, folder: str, key_path: str, cache: str,
     connection.close()
 
 
+@pytest.mark.slow
 async def test_two_processes_record_into_one_ring(cache: NativeCache, store: Store, key_path: Path) -> None:
     async with open_bench(cache, store=store, policy=policy(per_tool=8)) as bench:
         await bench.go(artifact("calc"))
@@ -288,6 +297,7 @@ async def test_two_processes_record_into_one_ring(cache: NativeCache, store: Sto
         process.close()
 
 
+@pytest.mark.slow
 async def test_a_process_that_is_killed_while_it_records_leaves_whole_recordings(
     cache: NativeCache, store: Store, key_path: Path
 ) -> None:
