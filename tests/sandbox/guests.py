@@ -28,6 +28,7 @@ __all__ = [
     "called",
     "data",
     "guest",
+    "over_wasi",
     "run",
     "wat",
 ]
@@ -79,6 +80,13 @@ _IMPORTS = """
   (import "wasi_snapshot_preview1" "random_get" (func $random_get (param i32 i32) (result i32)))
 """
 
+_WASI = """
+  (import "wasi_snapshot_preview1" "fd_write" (func $fd_write (param i32 i32 i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "fd_read" (func $fd_read (param i32 i32 i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "clock_time_get" (func $clock (param i32 i64 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "random_get" (func $random (param i32 i32) (result i32)))
+"""
+
 
 def wat(
     body: str, *, extra: str = "", memory: str = "1", alloc: str = "i32.const 1024", imports: str = _IMPORTS
@@ -111,6 +119,13 @@ def guest(
         }
     )
     return embed(wat(body, extra=extra, memory=memory, alloc=alloc), manifest)
+
+
+def over_wasi(body: str, *segments: str) -> bytes:
+    """A guest that imports nothing but WASI, and declares the capability ``clock``."""
+    tool = {"name": "t", "description": "A tool.", "input_schema": {"type": "object"}}
+    manifest = Manifest.from_json({"abi": 1, "tools": [tool], "capabilities": ["clock"]})
+    return embed(wat(body, imports=_WASI, extra=" ".join(segments)), manifest)
 
 
 def data(at: int, content: bytes) -> str:

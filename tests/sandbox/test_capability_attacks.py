@@ -11,7 +11,6 @@ import wasmtime
 
 from rho_wasm import plain
 from rho_wasm.limits import HostLimits, Limits
-from rho_wasm.manifest import Manifest, embed
 from rho_wasm.results import Ok
 from rho_wasm.sandbox import Sandbox
 from rho_wasm.sandbox.asking_call import AskingCall
@@ -21,31 +20,17 @@ from rho_wasm.sandbox.state import CallState
 from rho_wasm.sandbox.virtual import START_NS
 from rho_wasm.sandbox.wasi import CLOCK_NOTE, RANDOM_NOTE
 from rho_wasm.sandbox.ways import why_not_native
-from tests.sandbox.guests import Granting, Waiting, answering, called, data, guest, wat
+from tests.sandbox.guests import Granting, Waiting, answering, called, data, guest, over_wasi, wat
 
 ASK = plain.encode({"arguments": {}, "capability": "clock"})
 ASKS = f"(call $host_call (i32.const 0) (i32.const {len(ASK)}))"
 ENDLESS = Limits(fuel=10**15, deadline_ms=60_000)
 SOON = 60
 
-_WASI = """
-  (import "wasi_snapshot_preview1" "fd_write" (func $fd_write (param i32 i32 i32 i32) (result i32)))
-  (import "wasi_snapshot_preview1" "fd_read" (func $fd_read (param i32 i32 i32 i32) (result i32)))
-  (import "wasi_snapshot_preview1" "clock_time_get" (func $clock (param i32 i64 i32) (result i32)))
-  (import "wasi_snapshot_preview1" "random_get" (func $random (param i32 i32) (result i32)))
-"""
-
 
 @pytest.fixture
 def anyio_backend(slow_on_trio: str) -> str:
     return slow_on_trio
-
-
-def over_wasi(body: str, *segments: str) -> bytes:
-    """A guest that imports nothing but WASI."""
-    tool = {"name": "t", "description": "A tool.", "input_schema": {"type": "object"}}
-    manifest = Manifest.from_json({"abi": 1, "tools": [tool], "capabilities": ["clock"]})
-    return embed(wat(body, imports=_WASI, extra=" ".join(segments)), manifest)
 
 
 class Counting:
