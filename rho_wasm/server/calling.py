@@ -20,6 +20,7 @@ from rho_wasm.results import ToolResult
 from rho_wasm.runner import ToolRunner
 from rho_wasm.server.asking import answer_to_retry, asked_now, asked_on_retry, question_text
 from rho_wasm.server.catalogue import Catalogue, offered_here
+from rho_wasm.server.lanes import Lanes
 from rho_wasm.server.sessions import client_of, session_of
 from rho_wasm.tools import Tool
 from rho_wasm.untrusted import inert
@@ -43,6 +44,7 @@ class Calls:
         self._eager = eager
         self._numbers = itertools.count(1)
         self._progress: dict[str, _Progress] = {}
+        self._lanes = Lanes()
 
     async def call(self, ctx: ServerRequestContext[Any, Any], params: types.CallToolRequestParams) -> dict[str, Any]:
         """The result of one call; tools' faults are in it. Raises MCPError for a tool that is not offered.
@@ -94,7 +96,8 @@ class Calls:
 
     async def _one(self, ctx: ServerRequestContext[Any, Any], call: ToolCall, session: str) -> ToolResult:
         request_id = None if ctx.request_id is None else inert(str(ctx.request_id), limit=_ID_CHARS)
-        return await self._runner.run(call, context=client_of(ctx), session_id=session, request_id=request_id)
+        async with self._lanes.turn(call.name):
+            return await self._runner.run(call, context=client_of(ctx), session_id=session, request_id=request_id)
 
     async def _shown(
         self, ctx: ServerRequestContext[Any, Any], result: ToolResult, tool: Tool, *, through: bool

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from mcp.server.transport_security import TransportSecurityMiddleware, TransportSecuritySettings
 from starlette.datastructures import Headers
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -69,7 +69,10 @@ class FrontDoor:
             refused = PlainTextResponse(
                 "Give the server's token: Authorization: Bearer ...", 401, {"WWW-Authenticate": "Bearer"}
             )
-        await (self._app if refused is None else refused)(scope, receive, send)
+        try:
+            await (self._app if refused is None else refused)(scope, receive, send)
+        except ClientDisconnect:
+            pass  # It went while its body was read: nobody is there to be answered.
 
     def _has_token(self, headers: Headers) -> bool:
         given = headers.getlist("authorization")

@@ -32,6 +32,8 @@ class HttpLimits:
     """Connections and requests at once: 503."""
     headers_bytes: int = 64 * 1024
     """Of headers that have not come whole yet: 400."""
+    keep_alive_s: int = 75
+    """How long a connection without a request stays open: longer than clients keep one to use it again."""
     close_s: int = 3
     """How long requests that are being answered may go on when the server ends."""
 
@@ -82,6 +84,7 @@ async def serve_http(
                 proxy_headers=False,
                 limit_concurrency=bounds.concurrency,
                 h11_max_incomplete_event_size=bounds.headers_bytes,
+                timeout_keep_alive=bounds.keep_alive_s,
                 timeout_graceful_shutdown=bounds.close_s,
             ),
             before_end=server.listeners.close,
