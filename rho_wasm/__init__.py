@@ -76,6 +76,7 @@ from rho_wasm.sandbox import NativeCache, Sandbox
 from rho_wasm.sources import FilteredSource, PrefixedSource, RefreshingSource, ToolSource
 from rho_wasm.toolchains import build
 from rho_wasm.tools import Tool, tool
+from rho_wasm.workshop import Workshop, WorkshopLimits
 
 __all__ = [
     "Allow",
@@ -157,6 +158,8 @@ __all__ = [
     "ToolSource",
     "UnknownGeneration",
     "VersionMismatch",
+    "Workshop",
+    "WorkshopLimits",
     "allow_all",
     "build",
     "builtin_tools",
