@@ -44,6 +44,9 @@ def check(
     output = Output(as_json=as_json)
     policy = Policy.load(file)
     warnings: list[dict[str, Any]] = [{"line": None, "message": words} for words in _missing(policy)]
+    if "replay" in policy.gates.on and not policy.recordings.on:
+        words = "gates.on: the gate replay runs recorded calls, and none are recorded: [recordings] on = true"
+        warnings.append({"line": policy.line("gates", "on"), "message": words})
     if store is not None:
         warnings += [{"line": line, "message": words} for line, words in policy.unmatched(_names(store))]
     output.object(

@@ -135,6 +135,13 @@ def test_what_is_not_there_is_wrong_usage(recorded: Path, command: Command, word
     assert (code, found["error"]["reason"]) == (2, "usage")
 
 
+def test_a_policy_whose_gate_has_no_recordings_is_warned_of(own_folder: Path, command: Command) -> None:
+    (own_folder / "policy.toml").write_text('\n[gates]\non = ["replay"]\n')
+    (warning,) = command("policy", "check", "policy.toml")[1]["warnings"]
+    assert warning["line"] == 3
+    assert "none are recorded" in warning["message"]
+
+
 @pytest.mark.slow
 def test_an_unknown_generation_is_refused(recorded: Path, command: Command) -> None:
     code, found = command("recordings", "replay", "--against", "77")
