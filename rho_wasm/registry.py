@@ -17,6 +17,7 @@ from rho_wasm.errors import NameInvalid, NameReserved, NotATool, RhoError, Schem
 from rho_wasm.events import OnEvent, SourceFailed, emit, subscriber
 from rho_wasm.names import MAX_NAME_CHARS, Reservations, problem_of
 from rho_wasm.offered import KnownTool, Shadowed, ToolSchemas, ToolSnapshot
+from rho_wasm.portable import unportable
 from rho_wasm.sources import ToolSource, cancels_calls, source_name, source_version
 from rho_wasm.tools import Tool
 from rho_wasm.untrusted import exception_text, inert, type_name
@@ -101,12 +102,14 @@ class ToolRegistry:
         if not isinstance(tool, Tool):
             raise NotATool(type_name(tool))
         self._schemas.of(tool)
+        if (why := unportable(tool.input_schema)) is not None:
+            raise SchemaInvalid(f"{tool.name}: {why}")
 
     def register(self, tool: Tool) -> None:
         """Adds ``tool``, replacing a registered tool of that name; the model is offered it from its next call on.
 
         Raises :class:`NotATool`, :class:`NameReserved`, :class:`NameInvalid`, or SchemaInvalid for a schema that
-        arguments cannot be checked against.
+        arguments cannot be checked against, or that the API of a model would refuse (:mod:`rho_wasm.portable`).
         """
         if not isinstance(tool, Tool):
             raise NotATool(type_name(tool))

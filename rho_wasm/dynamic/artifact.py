@@ -10,6 +10,7 @@ from rho_wasm import wasm as module
 from rho_wasm.errors import ModuleRejected
 from rho_wasm.limits import KIB, MIB, HostLimits
 from rho_wasm.manifest import Manifest
+from rho_wasm.portable import check_declared
 from rho_wasm.sandbox.abi import ENGINE_EXTENSION, MANIFEST_SECTION
 from rho_wasm.sandbox.admission_engine import claimed_engine
 
@@ -87,8 +88,13 @@ class Artifact:
 
     @classmethod
     def built(cls, wasm: bytes, *, source: str | None, language: str, toolchain: str, log: str = "") -> Self:
-        """An artifact that a toolchain of this host has just made of ``source``. For toolchains alone to call."""
-        return cls(wasm=wasm, source=source, language=language, toolchain=toolchain, log=log, provenance="built here")
+        """An artifact that a toolchain of this host has just made of ``source``. For toolchains alone to call.
+
+        Raises :class:`ModuleRejected` (``schema_unportable``) too, for a tool that the API of a model would refuse.
+        """
+        made = cls(wasm=wasm, source=source, language=language, toolchain=toolchain, log=log, provenance="built here")
+        check_declared(made.manifest.tools)
+        return made
 
     @property
     def tools(self) -> tuple[str, ...]:

@@ -40,6 +40,7 @@ from rho_wasm.events import OnEvent
 from rho_wasm.frozen import FrozenMap
 from rho_wasm.limits import HostLimits, Limits
 from rho_wasm.policy import Policy
+from rho_wasm.portable import check_declared
 from rho_wasm.sandbox import Sandbox
 from rho_wasm.tools import Tool
 from rho_wasm.untrusted import inert, type_name
@@ -186,7 +187,7 @@ class DynamicSource:
 
         Raises :class:`NameInvalid` for a tool that two artifacts declare, that is added and removed, or that is to be
         removed and is not there; ValueError for no change at all, a wrong author, bounds that are none, or grants that
-        there are not;
+        there are not; :class:`ModuleRejected` (``schema_unportable``) for a tool that the API of a model would refuse;
         :class:`StoreError`, also where the author has too many open candidates (``too_many_candidates``: reject
         some).
         """
@@ -351,6 +352,7 @@ class DynamicSource:
     ) -> dict[str, ToolVersion]:
         versions: dict[str, ToolVersion] = {}
         for artifact in artifacts:
+            check_declared(artifact.manifest.tools)
             for name in artifact.tools:
                 if name in versions:
                     raise NameInvalid(name, "two of the added artifacts declare a tool of that name")
