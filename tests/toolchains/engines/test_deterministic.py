@@ -62,5 +62,5 @@ async def test_a_tool_says_and_costs_the_same_each_time_on_each_path(
                 granted |= said(module, request, limits=LIMITS, capabilities=stored)
     assert len(without) == len(granted) == 1, (without, granted)
     (denied,), (answered,) = without, granted
-    assert b"denied" in denied.answer
+    assert b"not granted" in denied.answer
     assert b"x" * 500 in answered.answer
