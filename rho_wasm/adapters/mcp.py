@@ -21,6 +21,7 @@ from rho_wasm.tools import Handler, Tool
 
 __all__ = [
     "DETAILS_KEY",
+    "HEADER_KEY",
     "RESULT_KEY",
     "TOOL_KEY",
     "call_from_mcp",
@@ -32,13 +33,14 @@ __all__ = [
 
 RESULT_KEY = "rho-wasm/result"
 """In a result's ``_meta``: status, kind and reason of the call, its generation, what it used."""
+HEADER_KEY = "x-mcp-header"
+"""In the schema of an argument: the HTTP header that clients copy it into."""
 DETAILS_KEY = "rho-wasm/details"
 """In a result's ``_meta``: what the tool said to the host's screens only."""
 TOOL_KEY = "rho-wasm/tool"
 """In a tool's ``_meta``: the artifact that answers, and its language."""
 
 _DETAILS_BYTES = 1024 * 1024
-_HEADER_KEY = "x-mcp-header"
 _HINTS = {"read_only": "readOnlyHint", "destructive": "destructiveHint", "idempotent": "idempotentHint"}
 
 
@@ -198,6 +200,6 @@ def _without_headers(schema: Any) -> Any:
     """``schema`` without the annotation, which is text; what has a schema is an argument of that name."""
     if type(schema) is dict:
         return {
-            key: _without_headers(item) for key, item in schema.items() if key != _HEADER_KEY or type(item) is not str
+            key: _without_headers(item) for key, item in schema.items() if key != HEADER_KEY or type(item) is not str
         }
     return [_without_headers(item) for item in schema] if type(schema) is list else schema

@@ -16,7 +16,7 @@ from mcp_types.methods import serialize_server_result
 from mcp_types.version import LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
-from rho_wasm.adapters.mcp import tool_to_mcp
+from rho_wasm.adapters.mcp import HEADER_KEY, tool_to_mcp
 from rho_wasm.frozen import thaw
 from rho_wasm.offered import ToolSnapshot
 from rho_wasm.registry import ToolRegistry
@@ -31,6 +31,7 @@ PAGE = 1_000
 """Tools of one ``tools/list``. Clients that read the first page only are common, so it is large."""
 
 _MAX_SESSIONS = 1_000
+_MAX_HEADERS = 1_000
 _SHOWN_TOOLS = 8
 _SHOWN_SCHEMA_CHARS = 2_000
 _SHOWN_NAMES = 50
@@ -69,9 +70,11 @@ class Catalogue:
     def __init__(self, registry: ToolRegistry, *, eager: bool = False, page: int = PAGE) -> None:
         self._registry = registry
         self._page = page
+        self._eager = eager
         self.has_call_tool = eager and registry.lookup("call_tool") is None
         self._of: dict[bool, ToolSnapshot | None] = {True: None, False: None}
         self._shown: dict[bool, dict[str, tuple[Tool, dict[str, Any] | None]]] = {True: {}, False: {}}
+        self._headers: dict[str, tuple[Tool, Mapping[str, Any] | None]] = {}
         self._known: tuple[ToolSnapshot, Mapping[str, _Told]] | None = None
         self._heard: OrderedDict[str, Mapping[str, _Told]] = OrderedDict()
 
@@ -92,18 +95,25 @@ class Catalogue:
         }
         if start + self._page < len(names):
             page["nextCursor"] = base64.urlsafe_b64encode(names[start + self._page - 1].encode()).decode()
-        else:
+        elif self._eager:
             self._hears(session, self._told())
         return page
 
     def input_schema(self, name: str) -> Mapping[str, Any] | None:
-        """The schema that ``name`` was listed with, for the SDK's check of headers against arguments."""
+        """The schema of ``name`` where it says which arguments clients copy into headers, for the SDK's check of them.
+
+        None for all others, and for an untrusted tool, which has no say in that.
+        """
         tool = self._registry.lookup(name)
-        if tool is None or tool.untrusted:  # An untrusted one has no say in headers.
+        if tool is None or tool.untrusted:
             return None
-        shown = tool_to_mcp(tool)["inputSchema"]
-        assert isinstance(shown, Mapping)
-        return shown
+        known = self._headers.get(name)
+        if known is None or known[0] is not tool:
+            schema = tool_to_mcp(tool)["inputSchema"]
+            known = self._headers[name] = tool, schema if HEADER_KEY in json.dumps(schema) else None
+            if len(self._headers) > _MAX_HEADERS:
+                del self._headers[next(iter(self._headers))]
+        return known[1]
 
     def names(self) -> str:
         """The names of what is offered now, for a model that called something else. At most 50 of them."""

@@ -21,6 +21,11 @@ class Lanes:
         self._per_tool = per_tool
         self._lanes: dict[str, _Lane] = {}
 
+    @property
+    def open(self) -> int:
+        """How many tools are being called."""
+        return len(self._lanes)
+
     @asynccontextmanager
     async def turn(self, tool: str) -> AsyncIterator[None]:
         """Inside, it is the turn of one call of ``tool``; first come, first served."""

@@ -11,6 +11,7 @@ from typing import Any, cast
 import anyio
 from mcp.server.stdio import stdio_server
 
+from rho_wasm.errors import RhoError
 from rho_wasm.server.server import McpServer
 
 __all__ = ["LineTooLong", "Lines", "Writer", "serve_stdio"]
@@ -21,8 +22,13 @@ MAX_LINE_BYTES = 16 * 1024 * 1024
 _READ_BYTES = 64 * 1024
 
 
-class LineTooLong(Exception):
+class LineTooLong(RhoError):
     """The client sent a message without end."""
+
+    reason = "line_too_long"
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"the client sent a message of more than {limit} bytes")
 
 
 async def serve_stdio(server: McpServer) -> None:
@@ -74,7 +80,7 @@ class Lines:
                     if line.strip():
                         yield line.decode("utf-8", "replace")
             if len(waiting) > self._limit:
-                raise LineTooLong
+                raise LineTooLong(self._limit)
         if waiting.strip():
             yield waiting.decode("utf-8", "replace")
 

@@ -55,7 +55,10 @@ def test_an_untrusted_tool_has_no_say_in_the_headers_that_clients_send() -> None
     own, written = (tool["inputSchema"]["properties"] for tool in listed(catalogue)["tools"])
     assert own["key"] == {"type": "string", "x-mcp-header": "Key"}
     assert written == {"key": {"type": "string"}, "x-mcp-header": {}}
-    assert catalogue.input_schema("own") is not None
+    checked = catalogue.input_schema("own")
+    assert checked is not None
+    assert checked is catalogue.input_schema("own")
+    assert Catalogue(ToolRegistry([echo("plain")])).input_schema("plain") is None
     assert catalogue.input_schema("written") is None
     assert catalogue.input_schema("none") is None
 

@@ -23,7 +23,7 @@ from rho_wasm.server.door import FrontDoor, is_loopback, security_for
 from rho_wasm.server.http import HttpLimits, NeedsToken, serve_http
 from tests.dynamic.guests import SPINS, artifact
 from tests.helpers import OBJECT, Events, echo, until
-from tests.server.serving import NEWEST, OLDER, names_of, over_http, server_of
+from tests.server.serving import NEWEST, OLDER, host_server, names_of, over_http, server_of, text_of
 from tests.server.test_asking import Asking, Person
 from tests.server.test_cancelling import LONG
 from tests.server.test_changes import Heard
@@ -214,3 +214,25 @@ async def test_an_address_that_others_reach_needs_a_token() -> None:
 def test_loopback_is_told_by_the_address_and_never_by_a_name() -> None:
     assert [is_loopback(each) for each in ("127.0.0.1", "127.9.9.9", "::1")] == [True] * 3
     assert [is_loopback(each) for each in ("0.0.0.0", "::", "localhost", "10.0.0.1", "")] == [False] * 5
+
+
+async def test_hundreds_of_calls_of_many_clients_at_once_are_all_answered() -> None:
+    answered = 0
+
+    async def one(client: Client) -> None:
+        nonlocal answered
+        result = await client.call_tool("answer")
+        assert text_of(result) == "done"
+        answered += 1
+
+    async def many(url: str) -> None:
+        async with client_at(url, NEWEST) as client, anyio.create_task_group() as group:
+            for _ in range(20):
+                group.start_soon(one, client)
+
+    async with host_server() as (host, server), over_http(server) as url:
+        await host.source.activate(await host.source.stage(add=[artifact("answer")], author="model"))
+        async with anyio.create_task_group() as group:
+            for _ in range(20):
+                group.start_soon(many, url)
+    assert answered == 400

@@ -8,7 +8,18 @@ from typing import Any
 import anyio
 import pytest
 from mcp import Client, MCPError
-from mcp_types import INVALID_PARAMS, ImageContent, Implementation, TextContent
+from mcp.client._memory import InMemoryTransport
+from mcp.shared.message import SessionMessage
+from mcp_types import (
+    INVALID_PARAMS,
+    ImageContent,
+    Implementation,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+    TextContent,
+)
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from rho_wasm.builtin import read_artifact
 from rho_wasm.calls import ToolContext
@@ -226,3 +237,27 @@ async def test_a_gate_is_told_of_the_client_in_inert_words() -> None:
 async def test_it_serves_in_process_without_streams_too() -> None:
     async with Client(server_of(echo())) as client:
         assert (await client.call_tool("echo", {"a": 1})).structured_content == {"a": 1}
+
+
+@pytest.mark.parametrize("version", HANDSHAKE_PROTOCOL_VERSIONS)
+async def test_every_older_version_is_spoken(version: str) -> None:
+    params = {"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+    messages: list[JSONRPCRequest | JSONRPCNotification] = [
+        JSONRPCRequest(jsonrpc="2.0", id=1, method="initialize", params=params),
+        JSONRPCNotification(jsonrpc="2.0", method="notifications/initialized"),
+        JSONRPCRequest(jsonrpc="2.0", id=2, method="tools/list"),
+        JSONRPCRequest(jsonrpc="2.0", id=3, method="tools/call", params={"name": "echo", "arguments": {"a": 1}}),
+    ]
+    answers: dict[Any, Any] = {}
+    async with InMemoryTransport(server_of(echo())) as (reading, writing):
+        for message in messages:
+            await writing.send(SessionMessage(message))
+            if isinstance(message, JSONRPCRequest):
+                answer = await reading.receive()
+                assert isinstance(answer, SessionMessage)
+                assert isinstance(answer.message, JSONRPCResponse)
+                answers[answer.message.id] = answer.message.result
+    assert answers[1]["protocolVersion"] == version
+    assert answers[1]["capabilities"] == {"tools": {"listChanged": True}}
+    assert [tool["name"] for tool in answers[2]["tools"]] == ["echo"]
+    assert answers[3]["content"] == [{"type": "text", "text": '{"a":1}'}]
