@@ -14,6 +14,7 @@ import anyio
 import typer
 
 from rho_wasm.cli.modules import DEFAULT_STORE, existing_store
+from rho_wasm.cli.offered_tools import FormatOption, offered_tools, print_offered
 from rho_wasm.cli.options import JsonOption, PolicyOption, StoreOption, TrustedOption, artifact_of, policy_of
 from rho_wasm.cli.output import FAULT, REFUSED, Output, UsageProblem, utc
 from rho_wasm.cli.progress import build_progress
@@ -75,9 +76,17 @@ def _changes(generation: Generation) -> str:
     return " ".join(parts)
 
 
-def tools(store: StoreOption = DEFAULT_STORE, policy: PolicyOption = None, as_json: JsonOption = False) -> int:
+def tools(
+    store: StoreOption = DEFAULT_STORE,
+    policy: PolicyOption = None,
+    shape: FormatOption = None,
+    as_json: JsonOption = False,
+) -> int:
     """List what a model would be offered: core tools and the live generation; and what is left out, and why."""
     output = Output(as_json=as_json)
+    if shape is not None:
+        print_offered(offered_tools(store, policy), shape)
+        return 0
 
     async def job(host: Host) -> dict[str, Any]:
         dynamic = host.source.live().tools
