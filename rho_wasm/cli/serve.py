@@ -30,7 +30,7 @@ from rho_wasm.workshop import Workshop
 if TYPE_CHECKING:
     from rho_wasm.server import McpServer
 
-__all__ = ["add_to"]
+__all__ = ["TOKEN_VARIABLE", "InertFormatter", "add_to", "client_token"]
 
 DEFAULT_PORT = 8765
 TOKEN_VARIABLE = "RHO_WASM_MCP_TOKEN"  # noqa: S105  (the name of a variable)
@@ -81,7 +81,7 @@ def mcp(
     from rho_wasm.server import EventFeed, McpServer
 
     output = Output(as_json=as_json)
-    token = _token(token_file) if http else None
+    token = client_token(token_file) if http else None
     bench = _workshop(languages) if workshop or languages else None
     _log_to_stderr()
 
@@ -153,8 +153,11 @@ async def _over_http(
         raise UsageProblem(f"{host} port {port}: {error.strerror or 'cannot be served at'}") from None
 
 
-def _token(file: Path | None) -> str | None:
-    """The token in ``file``, or in the environment; never on the command line, which every process may read."""
+def client_token(file: Path | None) -> str | None:
+    """The token in ``file``, or in the environment; never on the command line, which every process may read.
+
+    Raises :class:`UsageProblem` for one that could be guessed, or that no header can carry.
+    """
     from rho_wasm.server.door import MIN_TOKEN_CHARS
 
     if file is not None:
@@ -193,7 +196,7 @@ def _tell(event: Event) -> None:
         _log.warning("%s failed in %s: %s", event.source, event.operation, event.error)
 
 
-class _InertFormatter(logging.Formatter):
+class InertFormatter(logging.Formatter):
     """One line a record, without what a terminal would obey, and no traceback: messages carry clients' words."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -205,7 +208,7 @@ class _InertFormatter(logging.Formatter):
 
 def _log_to_stderr() -> None:
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_InertFormatter())
+    handler.setFormatter(InertFormatter())
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
     _log.setLevel(logging.INFO)
 

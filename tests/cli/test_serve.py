@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -13,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from rho_wasm.cli.output import UsageProblem
+from rho_wasm.cli.serve import TOKEN_VARIABLE, InertFormatter, client_token
 from tests.cli.conftest import Command
 
 TOKEN = "0123456789abcdef" * 2
@@ -21,24 +24,42 @@ TOKEN = "0123456789abcdef" * 2
 def test_an_address_that_others_reach_is_refused_without_a_token(
     command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("RHO_WASM_MCP_TOKEN", raising=False)
+    monkeypatch.delenv(TOKEN_VARIABLE, raising=False)
     code, told = command("serve", "mcp", "--http", "--host", "0.0.0.0", "--port", "0")
     assert (code, told["error"]["reason"]) == (2, "usage")
     assert "need a token of at least 32 characters" in told["error"]["message"]
 
 
-@pytest.mark.parametrize("token", ["", "short", "x" * 31, " ".join("ab" * 20), "é" * 40])
-def test_a_token_that_could_be_guessed_or_not_sent_is_refused_and_not_shown(
-    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, token: str
-) -> None:
+@pytest.mark.parametrize("token", ["", "x" * 31, " ".join("ab" * 20), "é" * 40])
+def test_a_token_that_could_be_guessed_or_not_sent_is_refused_and_not_shown(tmp_path: Path, token: str) -> None:
     file = tmp_path / "token"
     file.write_text(token + "\n")
-    monkeypatch.setenv("RHO_WASM_MCP_TOKEN", token)
-    for more in (["--token-file", str(file)], []):
-        code, told = command("serve", "mcp", "--http", "--port", "0", *more)
-        assert (code, told["error"]["reason"]) == (2, "usage")
-        assert "at least 32 printable" in told["error"]["message"]
-        assert not token or token not in told["error"]["message"]
+    with pytest.raises(UsageProblem, match="at least 32 printable") as caught:
+        client_token(file)
+    assert not token or token not in str(caught.value)
+
+
+def test_a_token_comes_from_a_file_or_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(TOKEN_VARIABLE, raising=False)
+    assert client_token(None) is None
+    monkeypatch.setenv(TOKEN_VARIABLE, TOKEN)
+    assert client_token(None) == TOKEN
+    (tmp_path / "token").write_text(TOKEN[::-1] + "\n")
+    assert client_token(tmp_path / "token") == TOKEN[::-1]
+    monkeypatch.setenv(TOKEN_VARIABLE, "short")
+    with pytest.raises(UsageProblem, match=TOKEN_VARIABLE):
+        client_token(None)
+
+
+def test_what_is_logged_is_one_inert_line() -> None:
+    try:
+        raise ValueError("\x1b[2J\n")
+    except ValueError as error:
+        raised = (type(error), error, error.__traceback__)
+    record = logging.LogRecord("mcp", logging.WARNING, __file__, 1, "Invalid Host header: %s", ("e\x1b[2J",), raised)
+    assert InertFormatter().format(record) == (
+        "rho-wasm: warning: Invalid Host header: e\\x1b[2J: ValueError: \\x1b[2J\\n"
+    )
 
 
 def test_what_cannot_be_served_at_is_named(command: Command) -> None:
@@ -51,7 +72,7 @@ def test_what_cannot_be_served_at_is_named(command: Command) -> None:
 @pytest.mark.slow
 def test_over_http_it_says_where_it_serves_and_ends_at_a_signal(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "rho_wasm.cli", "serve", "mcp", "--http", "--port", "0", "--json"]
-    environment = {**os.environ, "RHO_WASM_MCP_TOKEN": TOKEN}
+    environment = {**os.environ, TOKEN_VARIABLE: TOKEN}
     with subprocess.Popen(
         [*command, "--store", str(tmp_path / "store")], stdout=subprocess.PIPE, env=environment
     ) as process:
