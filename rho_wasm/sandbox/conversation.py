@@ -15,8 +15,8 @@ from rho_wasm.sandbox.attempt import Attempt
 from rho_wasm.sandbox.crossing import encode, read_at_once
 from rho_wasm.sandbox.entry import sure_entry, traced
 from rho_wasm.sandbox.errands import Errands
-from rho_wasm.sandbox.faults import CallFailed, stopped
-from rho_wasm.sandbox.guest_call import SLICE_S, Unexplained
+from rho_wasm.sandbox.faults import CallFailed, Unexplained, stopped
+from rho_wasm.sandbox.guest_call import SLICE_S
 
 __all__ = ["Conversation"]
 

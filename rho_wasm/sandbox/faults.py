@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from rho_wasm.limits import Limits
 from rho_wasm.sandbox.capi import Frame, GuestFault
@@ -10,7 +10,7 @@ from rho_wasm.sandbox.names import function_names
 from rho_wasm.sandbox.state import GuestTrap
 from rho_wasm.untrusted import inert
 
-__all__ = ["CallFailed", "backtrace", "explain", "out_of_memory", "stopped"]
+__all__ = ["CallFailed", "Unexplained", "backtrace", "explain", "out_of_memory", "stopped"]
 
 _NAME_CHARS = 128
 """Of a function's name in a backtrace."""
@@ -60,6 +60,14 @@ class CallFailed(Exception):
         self.limit = limit
         self.value = value
         self.trace = tuple(trace)
+
+
+class Unexplained(Exception):
+    """The guest's end is there, but to say what it means takes too long for the event loop's thread."""
+
+    def __init__(self, explain: Callable[[], CallFailed]) -> None:
+        super().__init__()
+        self.explain = explain
 
 
 def backtrace(frames: Sequence[Frame], names: bytes = b"") -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
@@ -14,7 +14,7 @@ from rho_wasm.sandbox.abi import ALLOC, CALL, INITIALIZE
 from rho_wasm.sandbox.asking import Asking, Step
 from rho_wasm.sandbox.capi import GuestFault
 from rho_wasm.sandbox.entry import sure_entry
-from rho_wasm.sandbox.faults import CallFailed, explain, out_of_memory, stopped
+from rho_wasm.sandbox.faults import CallFailed, Unexplained, explain, out_of_memory, stopped
 from rho_wasm.sandbox.imports import HostFunction
 from rho_wasm.sandbox.instance import GuestInstance
 from rho_wasm.sandbox.memory import GuestMemory, OutOfBounds, bytes_at, span
@@ -26,7 +26,7 @@ from rho_wasm.sandbox.watch import GROW_REFUSED
 if TYPE_CHECKING:
     from rho_wasm.sandbox.runtime import Runtime
 
-__all__ = ["HOST_BYTE_FUEL", "HOST_CALL_FUEL", "IMAGE_SLICE_S", "MAX_TICKS", "SLICE_S", "GuestCall", "Unexplained"]
+__all__ = ["HOST_BYTE_FUEL", "HOST_CALL_FUEL", "IMAGE_SLICE_S", "MAX_TICKS", "SLICE_S", "GuestCall"]
 
 MAX_TICKS = 10
 """A guest asks at least every 50 ms whether to go on. Asking takes the interpreter lock, which others may hold."""
@@ -50,14 +50,6 @@ _MASK = 0xFFFF_FFFF
 # What the guest runs for, in this order. It may be left in each.
 _NEW, _INITIALIZE, _ALLOC, _CALL = range(4)
 _STAGES = ("instantiation", INITIALIZE, ALLOC, CALL)
-
-
-class Unexplained(Exception):
-    """The guest's end is there, but to say what it means takes too long for the event loop's thread."""
-
-    def __init__(self, explain: Callable[[], CallFailed]) -> None:
-        super().__init__()
-        self.explain = explain
 
 
 class GuestCall:
