@@ -147,7 +147,7 @@ def _assistant(message: Mapping[str, Any]) -> list[dict[str, Any]]:
 def anthropic_model(client: Any, *, model: str, max_tokens: int = 8_192, **options: Any) -> Model:
     """The ``model`` of a :class:`rho_wasm.ToolLoop`, asked through ``client``, an ``anthropic.AsyncAnthropic``.
 
-    ``options`` go into every request (``thinking``, ``temperature``, ...); blocks of ``system`` among them stand before
+    ``options`` go into every request (``thinking``, ``tool_choice``, ...); blocks of ``system`` among them stand before
     those of the messages. What the client raises leaves the loop; its messages can be run again.
     """
     given = options.pop("system", ())
