@@ -57,7 +57,7 @@ def test_a_name_is_foreign_once_somebody_else_brought_it_changed_it_took_it_away
     assert foreign.problem("mine") is None
     assert foreign.problem("struck") is None
     assert "operator" in (foreign.problem("weather") or "")
-    assert "looks like weather" in (foreign.problem("w3ather".replace("3", "e").upper()) or "")
+    assert "looks like weather" in (foreign.problem("We-ather") or "")
 
 
 def test_where_sessions_share_nothing_each_has_only_its_own_names(store: Store) -> None:
@@ -80,8 +80,6 @@ def test_who_brought_a_version_is_who_ever_made_it_live(store: Store) -> None:
 
 
 def test_open_candidates_are_told_the_newest_first(store: Store) -> None:
-    numbers = [
-        store.history.stage({f"tool{n}": version(n)}, (), author="workshop", note="").number for n in range(3)
-    ]
+    numbers = [store.history.stage({f"tool{n}": version(n)}, (), author="workshop", note="").number for n in range(3)]
     store.reject(numbers[1], by="operator")
     assert [each.number for each in store.authorship.candidates()] == [numbers[2], numbers[0]]

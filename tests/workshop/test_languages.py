@@ -1,0 +1,193 @@
+"""Each language that a workshop builds by itself: the first natural call works, and a wrong source says its line."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from rho_wasm import Policy, Workshop
+from rho_wasm.toolchains import tinycc
+from rho_wasm.workshop.idioms import IDIOMS
+from tests.workshop.shop import NO_GATES, SPEAKING, Session, opened, wat
+
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """What is built here hangs on no event loop; the conversation has both."""
+    return "asyncio"
+
+
+@pytest.fixture
+async def session(engines: None) -> AsyncIterator[Session]:
+    if not tinycc.is_installed():
+        pytest.skip("the extra tinycc is not installed")
+    async with opened(workshop=Workshop(), policy=NO_GATES) as host:
+        yield Session(host)
+
+
+async def written(session: Session, language: str, source: str, **more: Any) -> dict[str, Any]:
+    found: dict[str, Any] = await session.done("write_tool", language=language, source=source, name="tool", **more)
+    return found
+
+
+@pytest.mark.parametrize(("language", "answer"), [("python", 2), ("javascript", 2), ("typescript", 2), ("c", 3)])
+async def test_what_a_model_is_shown_as_a_tool_is_one(session: Session, language: str, answer: int) -> None:
+    told = await written(session, language, IDIOMS[language].replace("NAME", "tool"))
+    assert told["tools"][0]["input_schema"]["required"] == ["text"]
+    cases = [
+        {"arguments": {"text": "a b"}, "expect": answer},
+        {"arguments": {"text": ""}, "expect": {"error": "give a text"}},
+    ]
+    await session.done("test_tool", name="tool", cases=cases)
+    await session.done("switch_tools", candidate=told["candidate"])
+    assert (await session("tool", text="a b")).value == answer
+
+
+async def test_text_of_webassembly_has_its_description_beside_it(session: Session) -> None:
+    await session.refused("write_tool", language="wat", source=wat(), name="tool")
+    told = await written(session, "wat", IDIOMS["wat"], description="Is done.", schema=SPEAKING)
+    assert told["tools"] == [{"name": "tool", "description": "Is done.", "input_schema": SPEAKING}]
+    await session.done("test_tool", name="tool", arguments={"text": ""}, expect="done")
+
+
+@pytest.mark.parametrize(
+    ("language", "source"),
+    [
+        ("python", "def tool(text: str) -> int:\n    return len(text.split())"),
+        ("python", "def tool(text):\n    return len(text.split())\n"),
+        ("javascript", "function tool({ text }) { return text.split(' ').length; }"),
+        ("javascript", "export function tool({ text }) { return text.split(' ').length; }\n"),
+        ("javascript", "const tool = ({ text }) => text.split(' ').length;\n"),
+        ("javascript", "export const tool = async ({ text }) => text.split(' ').length;\n"),
+        ("typescript", "export const tool = ({ text }: { text: string }): number => text.split(' ').length;\n"),
+    ],
+)
+async def test_a_plain_function_is_declared_as_the_call_says(session: Session, language: str, source: str) -> None:
+    examples = [{"arguments": {"text": "a b"}, "answer": 2}]
+    told = await written(
+        session, language, source, description='Counts "words"\n\'\u00e9', schema=SPEAKING, examples=examples
+    )
+    (tool,) = told["tools"]
+    assert tool["description"] == 'Counts "words"\n\'\u00e9'
+    assert tool["input_schema"] == SPEAKING
+    assert told["examples"] == {"passed": 1, "of": 1}
+    await session.done("switch_tools", candidate=told["candidate"])
+    assert (await session("tool", text="a b")).value == 2
+    # What was added is a part of what a person reviews, and the same source makes the same bytes.
+    text = await session.done("read_tool", name="tool")
+    assert told["added_to_the_source"] in text
+    assert '"provenance":"built here"' in text
+
+
+async def test_a_description_in_the_call_does_for_a_docstring_that_is_missing(session: Session) -> None:
+    source = "from rho import tool\n\n@tool\ndef tool_(text: str) -> str:\n    return text\n\ntool = tool_\n"
+    told = await session.done(
+        "write_tool", language="python", source=source, name="tool_", description="Answers its text."
+    )
+    assert told["tools"][0]["description"] == "Answers its text."
+
+
+async def test_what_the_source_says_holds_over_the_call_and_the_difference_is_told(session: Session) -> None:
+    told = await written(
+        session,
+        "python",
+        IDIOMS["python"].replace("NAME", "tool").replace("examples=[", "metadata={}, examples=["),
+        description="Another.",
+        schema={"type": "object"},
+        capabilities=["kv.get"],
+    )
+    warnings = "\n".join(told["warnings"])
+    assert "a description of its own" in warnings
+    assert "declares its arguments itself" in warnings
+    assert "kv.get" in warnings
+    source = 'from rho import tool\n\n@tool\ndef tool_(text: str) -> int:\n    """Counts."""\n    return 1\n'
+    told = await session.done(
+        "write_tool",
+        language="python",
+        source=source,
+        name="tool_",
+        examples=[{"arguments": {"text": "a b"}, "answer": 2}],
+    )
+    assert (told["examples"]["passed"], told["examples"]["failed"][0]["answer"]) == (0, {"ok": 1})
+    assert "not kept" in told["warnings"][0]
+
+
+@pytest.mark.parametrize(
+    ("language", "source", "said"),
+    [
+        ("python", "def tool(text: str) -> int:\n    return len(text.split(\n", "line 2, column 26: SyntaxError"),
+        ("python", "import numpy\n", "line 1: ModuleNotFoundError"),
+        ("python", "def tool(text: set) -> int:\n    return 1\n", "'text'"),
+        ("javascript", "export function tool({ text }) {\n  return text..length;\n}\n", "line 2"),
+        ("typescript", "export function tool(a: {text: string}) {\n  return a..text;\n}\n", "line 2"),
+        ("c", '#include "rho.h"\n\nstatic rho_answer tool(rho_value a) { return rho_nothing(a); }\n', "line 3"),
+        ("c", '#include "rho.h"\n#include "/etc/passwd"\n', "line 2"),
+        ("wat", "(module\n  (func i32.ad))", "line 2, column 9"),
+    ],
+)
+async def test_a_source_that_is_wrong_says_its_line_and_the_text_of_it(
+    session: Session, language: str, source: str, said: str
+) -> None:
+    result = await session.refused("write_tool", language=language, source=source, name="tool", description="A tool.")
+    assert said in result.text
+    assert "root:" not in result.text
+    number = said.removeprefix("line ").split(",")[0].split(":")[0]
+    if number.isdigit():
+        assert source.splitlines()[int(number) - 1].strip() in result.text
+
+
+async def test_a_source_that_loops_while_it_is_loaded_is_stopped_and_told_where_work_belongs(session: Session) -> None:
+    result = await session.refused("write_tool", language="python", source="while True: pass", name="tool")
+    assert result.details["reason"] == "build_timeout"
+    assert "do the work in the tool's function" in result.text
+
+
+async def test_a_name_that_the_source_does_not_declare_and_names_beside_it_are_looked_at(session: Session) -> None:
+    source = IDIOMS["python"].replace("NAME", "another")
+    result = await session.refused("write_tool", language="python", source=source, name="tool")
+    assert "declares another, but not tool" in result.text
+    both = source + "\n" + IDIOMS["python"].replace("NAME", "t0do")
+    result = await session.refused("write_tool", language="python", source=both, name="another")
+    assert "looks like 'todo'" in result.text
+
+
+async def test_a_test_of_a_crash_names_the_line_and_what_was_printed(session: Session) -> None:
+    source = "def tool(text: str) -> float:\n    print('got', text)\n    return 1 / len(text)\n"
+    await written(session, "python", source, description="Divides.")
+    result = await session.refused("test_tool", name="tool", arguments={"text": ""})
+    (case,) = result.value["cases"]
+    assert (case["crashed"], case["message"]) == ("handler_raised", "ZeroDivisionError: division by zero")
+    assert case["backtrace"] == ["tool.py:3 in tool: return 1 / len(text)"]
+    assert case["log"] == ["got "]
+    assert case["fuel_used"] > 0
+
+
+async def test_an_example_that_fails_is_told_when_it_is_written_and_stops_the_switch(engines: None) -> None:
+    async with opened(workshop=Workshop(languages=["python"]), policy=Policy()) as host:
+        session = Session(host)
+        source = "def tool(text: str) -> int:\n    return len(text)\n"
+        told = await written(
+            session, "python", source, description="Counts.", examples=[{"arguments": {"text": "a b"}, "answer": 2}]
+        )
+        assert told["examples"]["failed"][0]["answer"] == {"ok": 3}
+        result = await session.refused("switch_tools", candidate=told["candidate"])
+        assert "gate 'examples' said no" in result.text
+        assert "got" in result.text
+
+
+async def test_the_interpreter_that_is_missing_is_named_and_nothing_is_made_in_a_call(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    monkeypatch.setenv("RHO_WASM_ENGINES", str(tmp_path / "none"))
+    async with opened(workshop=Workshop(languages=["python", "wat"])) as host:
+        result = await Session(host).refused("write_tool", language="python", source="x = 1", name="tool")
+        assert result.details["reason"] == "engine_missing"
+        assert "take another" in result.text
+
+
+def test_every_sandboxed_language_has_an_idiom() -> None:
+    assert set(IDIOMS) == {"python", "javascript", "typescript", "c", "wat"}
