@@ -19,6 +19,7 @@ from rho_wasm.results import AskUser, Failed, Image, Ok
 from rho_wasm.runner import ToolRunner
 from rho_wasm.server import EventFeed, McpServer
 from rho_wasm.server.http import serve_http
+from rho_wasm.testing import FakeSource
 from rho_wasm.tools import Tool, tool
 
 PNG = base64.b64decode(
@@ -55,6 +56,10 @@ HEADERS = {
     },
     "required": ["region"],
 }
+
+
+def answer(arguments: Any) -> Ok:
+    return Ok(dict(arguments))
 
 
 def tools(feed: EventFeed) -> list[Tool]:
@@ -105,9 +110,6 @@ def tools(feed: EventFeed) -> list[Tool]:
         registry.register(test_simple_text.replace(name=f"changed_{context.call.id}"))
         return "changed"
 
-    def answer(arguments: Any) -> Ok:
-        return Ok(dict(arguments))
-
     return [
         test_simple_text,
         test_image_content,
@@ -117,14 +119,16 @@ def tools(feed: EventFeed) -> list[Tool]:
         test_input_required_result_elicitation,
         test_input_required_result_tampered_state,
         test_trigger_tool_change,
-        Tool(name="json_schema_2020_12_tool", description="Takes much.", input_schema=SCHEMA_2020_12, handler=answer),
         Tool(name="test_custom_headers", description="Takes headers.", input_schema=HEADERS, handler=answer),
     ]
 
 
 async def main() -> None:
     feed = EventFeed()
-    server = McpServer(ToolRunner(ToolRegistry(tools(feed)), on_event=feed), feed=feed)
+    # No API of a model takes such a schema at its top, so no core tool may have it; a source's is passed on as it is.
+    odd = Tool(name="json_schema_2020_12_tool", description="Takes much.", input_schema=SCHEMA_2020_12, handler=answer)
+    registry = ToolRegistry(tools(feed), sources=[FakeSource(odd)])
+    server = McpServer(ToolRunner(registry, on_event=feed), feed=feed)
     async with anyio.create_task_group() as group:
 
         def say(url: str) -> None:

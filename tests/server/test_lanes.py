@@ -10,7 +10,7 @@ from rho_wasm.server.lanes import Lanes
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_tools_calls_take_turns_in_order_and_another_tools_do_not_wait_for_them() -> None:
+async def test_a_tools_calls_take_turns_and_another_tools_do_not_wait_for_them() -> None:
     lanes = Lanes(per_tool=2)
     order: list[int] = []
     let_go = anyio.Event()
@@ -27,7 +27,8 @@ async def test_a_tools_calls_take_turns_in_order_and_another_tools_do_not_wait_f
         assert order == [0, 1]
         async with lanes.turn("quick"):
             let_go.set()
-    assert order == [0, 1, 2, 3]
+    # Those who were let in together begin in any order: trio shuffles them.
+    assert (order[:2], sorted(order[2:])) == ([0, 1], [2, 3])
     assert lanes.open == 0
 
 
