@@ -38,8 +38,15 @@ HEADER_KEY = "x-mcp-header"
 DETAILS_KEY = "rho-wasm/details"
 """In a result's ``_meta``: what the tool said to the host's screens only."""
 TOOL_KEY = "rho-wasm/tool"
-"""In a tool's ``_meta``: the artifact that answers, and its language."""
+"""In a tool's ``_meta``: the artifact that answers, its language, and what it was granted."""
 
+_WITHIN = frozenset(
+    {
+        *("clock.monotonic", "clock.now", "kv.delete", "kv.get", "kv.list", "kv.put"),
+        *("log.write", "progress.report", "random.bytes"),
+    }
+)
+"""What reaches nothing beyond the host and the tool's own keys."""
 _DETAILS_BYTES = 1024 * 1024
 _HINTS = {"read_only": "readOnlyHint", "destructive": "destructiveHint", "idempotent": "idempotentHint"}
 
@@ -61,13 +68,14 @@ def tool_to_mcp(tool: Tool, *, newest: bool = True) -> dict[str, Any]:
         output = thaw(tool.output_schema)
         shown["outputSchema"] = _without_headers(output) if tool.untrusted else output
     hints = {said: value for field, said in _HINTS.items() if (value := getattr(tool, field)) is not None}
-    if tool.untrusted and tool.read_only is True:
-        hints["openWorldHint"] = False  # Without grants there is nothing outside its sandbox for it.
-    if hints:
-        shown["annotations"] = hints
     origin = tool.metadata.get("rho_wasm")
     if isinstance(origin, Mapping):
         shown["_meta"] = {TOOL_KEY: thaw(origin)}
+        # A guest with other grants, and a tool of the host of which nothing is said, may meet anything.
+        if "artifact" in origin and _WITHIN.issuperset(origin.get("grants", ())):
+            hints["openWorldHint"] = False
+    if hints:
+        shown["annotations"] = hints
     return shown
 
 

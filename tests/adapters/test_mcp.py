@@ -45,7 +45,7 @@ def test_a_tool_is_what_the_package_takes_for_one(newest: bool) -> None:
     assert listed.input_schema == {"properties": {"a": {"type": "integer"}}, "type": "object"}
     assert listed.output_schema == {"type": "object"}
     assert listed.annotations == types.ToolAnnotations(
-        read_only_hint=False, destructive_hint=True, idempotent_hint=False
+        read_only_hint=False, destructive_hint=True, idempotent_hint=False, open_world_hint=False
     )
     assert listed.meta == {"rho-wasm/tool": {"artifact": "ab", "language": "wat"}}
 
@@ -54,10 +54,17 @@ def test_nothing_is_said_of_effects_that_nothing_is_known_of() -> None:
     assert tool_to_mcp(make()) == {"name": "t", "description": "", "inputSchema": {"type": "object"}}
 
 
-def test_only_an_untrusted_tool_that_reads_only_is_said_to_reach_nothing_outside() -> None:
-    for read_only, untrusted, said in ((True, True, False), (True, False, None), (False, True, None)):
-        annotations = tool_to_mcp(make(read_only=read_only, untrusted=untrusted))["annotations"]
-        assert annotations.get("openWorldHint") is said
+@pytest.mark.parametrize(
+    ("grants", "said"),
+    [((), False), (("kv.put", "clock.now"), False), (("http.fetch",), None), (("clock.now", "invoice.lookup"), None)],
+)
+def test_only_a_guest_whose_grants_end_at_the_host_is_said_to_meet_nothing_else(
+    grants: tuple[str, ...], said: bool | None
+) -> None:
+    origin = {"artifact": "ab", "language": "wat", **({"grants": list(grants)} if grants else {})}
+    shown = tool_to_mcp(make(read_only=True, untrusted=True, metadata={"rho_wasm": origin}))
+    assert shown["annotations"].get("openWorldHint") is said
+    assert "openWorldHint" not in tool_to_mcp(make(read_only=True, untrusted=True))["annotations"]
 
 
 def test_what_an_adapter_makes_is_the_callers_own() -> None:
