@@ -49,6 +49,10 @@ _TOOLS = (
     "{tools:,} ({held:,} in memory), {tool_kib:,} KiB each: RSS {rss_one_mib} MiB with one of them, "
     "{rss_all_mib} with all; first call of each {first_calls_ms} ms, built in {build_s:,} s, staged in {stage_s:,} s"
 )
+_WORKSHOP = (
+    "{write_ms:,.1f} + {switch_ms:,.1f} + {call_ms:,.1f} ms to write, switch and call (at least {min_ms:,.1f}, "
+    "of {tools:,}); the first of a host {first_ms:,.0f} ms"
+)
 _INSTALL = (
     "{install_s} s (made and snapshotted {make_s}, compiled and tried {compile_s}); {engine_mib} MiB, "
     "at most {peak_rss_mib:,.0f} MiB resident"
@@ -80,6 +84,8 @@ class Report:
     start: dict[str, float] | None = None
     host_calls: Told | None = None
     recordings: Told | None = None
+    workshop: dict[str, Told | str] = field(default_factory=dict)
+    """By language."""
     left_out: dict[str, str] = field(default_factory=dict)
     sandbox: SandboxStatistics | None = None
 
@@ -104,6 +110,7 @@ class Report:
                 "start": self.start,
                 "host_calls": self.host_calls,
                 "recordings": self.recordings,
+                "workshop": self.workshop,
             },
             "absent": {group.name: group.absent for group in self.groups if group.absent},
             "left_out": self.left_out,
@@ -192,6 +199,7 @@ def _once(report: Report) -> Iterator[str]:
     if report.host_calls is not None:
         costs = (f"{name.removesuffix('_us')} {cost:.3g}" for name, cost in report.host_calls.items())
         yield f"a host call that does nothing, in us: {', '.join(costs)}"
+    yield from _lines("write_tool to first answer", report.workshop, _WORKSHOP)
     if report.recordings is not None:
         yield _RECORDINGS.format(**report.recordings)
     if (start := report.start) is not None:

@@ -20,6 +20,7 @@ from tests.benchmarks.peers.ours import with_workers
 from tests.benchmarks.recordings import recordings
 from tests.benchmarks.report import Report, Told
 from tests.benchmarks.sizes import Size
+from tests.benchmarks.workshop import WRITTEN, first_answers
 
 __all__ = ["ALL_OF", "SECTIONS", "Section"]
 
@@ -141,6 +142,17 @@ async def _install(report: Report, size: Size) -> None:
         report.installs[language] = await _of_engine(language, size, engines.install)
 
 
+async def _workshop(report: Report, size: Size) -> None:
+    for language in WRITTEN:
+        if size.quick and language in LANGUAGES and (missing := engines.engine_is_missing(language)):
+            report.workshop[language] = missing
+            continue
+        try:
+            report.workshop[language] = await first_answers(language, 2 if size.quick else 20)
+        except Absent as absent:
+            report.workshop[language] = f"absent: {absent}"
+
+
 async def _of_engine(language: Language, size: Size, measure: Callable[[Language], Awaitable[Told]]) -> Told | str:
     if size.quick and (missing := engines.engine_is_missing(language)):
         return missing
@@ -173,6 +185,7 @@ SECTIONS: dict[str, Section] = {
     "start": _start,
     "host_calls": _host_calls,
     "recordings": _recordings,
+    "workshop": _workshop,
     "steady": _steady,
     **_LANGUAGES_ONCE,
 }
