@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TOKEN_VARIABLE", "InertFormatter", "add_to", "client_token"]
 
+DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 8765
 TOKEN_VARIABLE = "RHO_WASM_MCP_TOKEN"  # noqa: S105  (the name of a variable)
 
@@ -47,9 +48,12 @@ def core_tools() -> Sequence[Tool]:
 def mcp(
     http: Annotated[bool, typer.Option("--http", help="Serve over HTTP instead of standard input and output.")] = False,
     host: Annotated[
-        str, typer.Option("--host", help="The address to serve at; one that is not loopback needs a token.")
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 is a free one.")] = DEFAULT_PORT,
+        str | None,
+        typer.Option("--host", help=f"The address, by default {DEFAULT_HOST}; one that is not loopback needs a token."),
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option("--port", min=0, max=65535, help=f"By default {DEFAULT_PORT}; 0 is a free one.")
+    ] = None,
     token_file: Annotated[
         Path | None,
         typer.Option("--token-file", metavar="FILE", help=f"The token of clients; or set {TOKEN_VARIABLE}."),
@@ -81,7 +85,10 @@ def mcp(
     from rho_wasm.server import EventFeed, McpServer
 
     output = Output(as_json=as_json)
+    if not http and (host is not None or port is not None or token_file is not None or names):
+        raise UsageProblem("--host, --port, --token-file and --allow-host are for --http")
     token = client_token(token_file) if http else None
+    number = DEFAULT_PORT if port is None else port
     bench = _workshop(languages) if workshop or languages else None
     _log_to_stderr()
 
@@ -96,10 +103,12 @@ def mcp(
                 if bench is not None:
                     group.start_soon(_make_engines, bench)
                 if http:
-                    await _over_http(server, host, port, token, names or (), output)
+                    await _over_http(server, host or DEFAULT_HOST, number, token, names or (), output)
                 else:
                     from rho_wasm.server.stdio import serve_stdio
 
+                    if sys.stdin.isatty():
+                        output.aside("serving on standard input and output, for an MCP client to start; Ctrl-C ends it")
                     await serve_stdio(server)
                 group.cancel_scope.cancel()
 
@@ -140,6 +149,8 @@ async def _over_http(
     def ready(url: str) -> None:
         output.object({"serving": "mcp", "url": url, "token": token is not None})
         output.aside(f"serving at {url}; Ctrl-C ends it", style=None)
+        if token is not None and not names:
+            output.aside("clients reach it by that name and by loopback names; others are told with --allow-host")
         sys.stdout.flush()
 
     try:

@@ -67,6 +67,8 @@ def test_what_cannot_be_served_at_is_named(command: Command) -> None:
     assert (code, told["error"]["reason"]) == (2, "usage")
     assert told["error"]["message"].startswith("no such host port 8765: ")
     assert command("serve", "mcp", "--http", "--policy", "missing.toml")[0] == 3
+    code, told = command("serve", "mcp", "--port", "0")
+    assert (code, "are for --http" in told["error"]["message"]) == (2, True)
 
 
 @pytest.mark.slow

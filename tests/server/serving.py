@@ -8,11 +8,12 @@ from typing import Any
 
 import anyio
 from mcp import Client
-from mcp.client._memory import InMemoryTransport
+from mcp.shared.memory import create_client_server_memory_streams
 from mcp_types import CallToolResult, TextContent
 
 from rho_wasm.host import Host
 from rho_wasm.limits import Limits
+from rho_wasm.policy import Policy
 from rho_wasm.runner import ToolRunner
 from rho_wasm.server import EventFeed, McpServer
 from rho_wasm.server.http import serve_http
@@ -27,8 +28,29 @@ OLDER = "2025-11-25"
 async def client_of(server: McpServer, version: str, **options: Any) -> AsyncIterator[Client]:
     """The SDK's client, over streams in memory: what it sends is framed, so it can be cancelled and notified."""
     mode = "legacy" if version == OLDER else version
-    async with Client(InMemoryTransport(server), mode=mode, **options) as client:
+    async with Client(connected(server), mode=mode, **options) as client:
         yield client
+
+
+@asynccontextmanager
+async def connected(server: McpServer) -> AsyncIterator[Any]:
+    """The client's ends of a connection to ``server``, which is served until they are closed."""
+    ended = anyio.Event()
+
+    async def serve() -> None:
+        await server.run(reading, writing, server.create_initialization_options())
+        ended.set()
+
+    async with create_client_server_memory_streams() as (ends, (reading, writing)), anyio.create_task_group() as group:
+        group.start_soon(serve)
+        try:
+            yield ends
+        finally:
+            # A server ends when its client has closed, whatever it is doing.
+            with anyio.CancelScope(shield=True), anyio.fail_after(10):
+                await ends[1].aclose()
+                await writing.aclose()
+                await ended.wait()
 
 
 def server_of(*tools: Tool, **options: Any) -> McpServer:
@@ -42,11 +64,16 @@ def server_on(runner: ToolRunner, **options: Any) -> McpServer:
 
 @asynccontextmanager
 async def host_server(
-    store: Any = ":memory:", *, core: Iterable[Tool] = (), limits: Limits | None = None, **options: Any
+    store: Any = ":memory:",
+    *,
+    core: Iterable[Tool] = (),
+    limits: Limits | None = None,
+    policy: Policy | None = None,
+    **options: Any,
 ) -> AsyncIterator[tuple[Host, McpServer]]:
     """A host and a server of it, which hears its events."""
     feed = EventFeed()
-    async with Host.open(store, core=core, limits=limits, on_event=feed) as host:
+    async with Host.open(store, core=core, limits=limits, policy=policy, on_event=feed) as host:
         yield host, McpServer(host.runner, feed=feed, **options)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import anyio
 import pytest
-from mcp.client._memory import InMemoryTransport
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCNotification, JSONRPCRequest
 
@@ -14,7 +13,7 @@ from rho_wasm.limits import Limits
 from rho_wasm.server import EventFeed, McpServer
 from tests.dynamic.guests import SPINS, artifact
 from tests.helpers import OBJECT, Events, Waiting, until
-from tests.server.serving import NEWEST, OLDER, client_of, server_of, text_of
+from tests.server.serving import NEWEST, OLDER, client_of, connected, server_of, text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -56,7 +55,7 @@ async def test_a_connection_that_closes_stops_its_calls(version: str) -> None:
 async def test_only_the_calls_own_connection_cancels_it() -> None:
     waiting = Waiting()
     server = server_of(waiting.tool)
-    async with client_of(server, OLDER) as client, InMemoryTransport(server) as (_, write):
+    async with client_of(server, OLDER) as client, connected(server) as (_, write):
         results: list[str] = []
 
         async def call() -> None:

@@ -8,7 +8,6 @@ from typing import Any
 import anyio
 import pytest
 from mcp import Client, MCPError
-from mcp.client._memory import InMemoryTransport
 from mcp.shared.message import SessionMessage
 from mcp_types import (
     INVALID_PARAMS,
@@ -21,17 +20,20 @@ from mcp_types import (
 )
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
+from rho_wasm import plain
 from rho_wasm.builtin import read_artifact
 from rho_wasm.calls import ToolContext
+from rho_wasm.dynamic.artifact import Artifact
 from rho_wasm.events import ToolProgress
 from rho_wasm.limits import Limits
+from rho_wasm.policy import Policy
 from rho_wasm.results import Failed, Halt, Image, Ok
 from rho_wasm.server import EventFeed
 from rho_wasm.server.sessions import McpClient
 from rho_wasm.tools import Tool
 from tests.dynamic.guests import SPINS, artifact
-from tests.helpers import OBJECT, PNG, answering, echo, make, raising
-from tests.server.serving import NEWEST, OLDER, client_of, host_server, names_of, server_of, text_of
+from tests.helpers import OBJECT, PNG, answering, echo, make, raising, until
+from tests.server.serving import NEWEST, OLDER, client_of, connected, host_server, names_of, server_of, text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -198,10 +200,38 @@ async def test_progress_reaches_the_client_that_asked_for_it_as_far_as_it_goes_f
     async with client_of(server, version) as client:
         assert text_of(await client.call_tool("t")) == "done"
         assert text_of(await client.call_tool("t", progress_callback=hear)) == "done"
-        with anyio.fail_after(5):
-            while len(told) < 3:  # noqa: ASYNC110
-                await anyio.sleep(0.001)
+        await until(lambda: len(told) == 3)
     assert told == [(1.0, 3.0, "\\x1bhalf"), (2.0, 3.0, "\\x1bhalf"), (3.0, 3.0, "\\x1bhalf")]
+
+
+def reporting(capability: str, **arguments: Any) -> Artifact:
+    """A guest that asks for ``capability`` and then answers ``"done"``."""
+    request = plain.encode({"capability": capability, "arguments": arguments})
+    text = "".join(f"\\{byte:02x}" for byte in request)
+    return artifact(
+        capability.partition(".")[0],
+        imports=f"""(import "rho" "host_call" (func $ask (param i32 i32) (result i32)))
+                    (data (i32.const 4096) "{text}")""",
+        body=f"(drop (call $ask (i32.const 4096) (i32.const {len(request)})))",
+        manifest={"capabilities": [capability]},
+    )
+
+
+async def test_a_guests_own_reports_reach_the_client_and_its_log_does_not() -> None:
+    told: list[tuple[float, float | None, str | None]] = []
+
+    async def hear(progress: float, total: float | None, message: str | None) -> None:
+        told.append((progress, total, message))
+
+    policy = Policy(tools={"*": {"grants": {"progress.report": {}, "log.write": {}}}})
+    guests = [reporting("progress.report", done=1, total=2, text="half"), reporting("log.write", message="psst")]
+    async with host_server(policy=policy) as (host, server):
+        await host.source.activate(await host.source.stage(add=guests, author="model"))
+        async with client_of(server, OLDER) as client:
+            assert text_of(await client.call_tool("progress", progress_callback=hear)) == "done"
+            assert "psst" not in str(await client.call_tool("log", progress_callback=hear))
+            await until(lambda: bool(told))
+    assert told == [(1.0, 2.0, "half")]
 
 
 async def test_a_tools_text_cannot_break_the_wire_or_forge_what_is_shown() -> None:
@@ -249,7 +279,7 @@ async def test_every_older_version_is_spoken(version: str) -> None:
         JSONRPCRequest(jsonrpc="2.0", id=3, method="tools/call", params={"name": "echo", "arguments": {"a": 1}}),
     ]
     answers: dict[Any, Any] = {}
-    async with InMemoryTransport(server_of(echo())) as (reading, writing):
+    async with connected(server_of(echo())) as (reading, writing):
         for message in messages:
             await writing.send(SessionMessage(message))
             if isinstance(message, JSONRPCRequest):
