@@ -9,7 +9,16 @@ from typing import Any, Literal, TypeAlias
 
 from rho_wasm.calls import ToolCall
 from rho_wasm.errors import PlainError
-from rho_wasm.messages import Message, assistant_message, for_model, open_calls, open_question, settled, tool_message
+from rho_wasm.messages import (
+    Message,
+    assistant_message,
+    for_model,
+    open_calls,
+    open_question,
+    readable,
+    settled,
+    tool_message,
+)
 from rho_wasm.offered import ToolSnapshot
 from rho_wasm.plain import encode, plain
 from rho_wasm.rendering import model_text, value_text
@@ -48,7 +57,8 @@ class LoopOutcome:
     """Where a loop stopped. ``status`` is the loop's own word and the one to decide on:
 
     * ``completed``: the model made no further call; ``text`` is what it said.
-    * ``manual_tool_calls``: ``manual_tool_calls`` wait for the caller's results.
+    * ``manual_tool_calls``: ``manual_tool_calls`` wait for the caller's results. Their arguments were not checked;
+      they are text where the model wrote no JSON.
     * ``ask_user``: ``question`` with its ``options`` waits for a person.
     * ``halt``: a tool ended the loop; ``halted_reason`` is its word, ``value`` the outcome.
     * ``aborted``: a call crashed under ``on_tool_error="abort"``; ``halted_reason`` is the crash's reason.
@@ -138,7 +148,9 @@ class ToolLoop:
                 turns += 1
                 said = assistant_message(await self.model(for_model(history), snapshot.list()))
                 history.append(said)
-                calls = said["tool_calls"]
+                calls = said["tool_calls"] = [
+                    readable(call) if self._is_manual(call, snapshot) else call for call in said["tool_calls"]
+                ]
                 if not calls:
                     return LoopOutcome(status="completed", messages=history)
             results = await self._run_calls(

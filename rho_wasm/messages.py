@@ -13,13 +13,24 @@ Everything that a loop must remember between two runs is in them, so a host keep
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from rho_wasm.calls import ToolCall
+from rho_wasm.json_arguments import Unreadable, read_object
 from rho_wasm.results import ToolResult
 from rho_wasm.untrusted import type_name
 
-__all__ = ["Message", "assistant_message", "for_model", "open_calls", "open_question", "settled", "tool_message"]
+__all__ = [
+    "Message",
+    "assistant_message",
+    "for_model",
+    "open_calls",
+    "open_question",
+    "readable",
+    "settled",
+    "tool_message",
+]
 
 Message: TypeAlias = dict[str, Any]
 
@@ -60,6 +71,20 @@ def _call(given: Any) -> ToolCall:
     if not all(isinstance(word, str) for word in words):
         raise TypeError("the id and the name of a tool call are text")
     return given
+
+
+def readable(call: ToolCall) -> ToolCall:
+    """``call`` with its arguments as a map, where a model wrote them as text that has one reading; else as it is.
+
+    For calls that the caller answers: a runner reads the arguments of its own calls, and tells the model of it.
+    """
+    given: object = call.arguments
+    if given is not None and type(given) is not str:
+        return call
+    try:
+        return replace(call, arguments=read_object(given)[0])
+    except Unreadable:
+        return call
 
 
 def tool_message(result: ToolResult, *, details: Any = None) -> Message:

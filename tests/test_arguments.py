@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rho_wasm import Allow, AskUser, Ok, Tool, ToolCall, ToolContext, ToolRegistry, ToolRunner, tool
+from rho_wasm import Allow, AskUser, Ok, Tool, ToolCall, ToolContext, ToolLoop, ToolRegistry, ToolRunner, tool
 from rho_wasm.events import Event, ToolFinished, ToolRunning
 
 SEEN = "arguments repaired"
@@ -146,3 +146,18 @@ async def test_what_a_tool_calls_itself_is_taken_as_it_is() -> None:
     context = ToolContext(call=ToolCall(id="0", name="outer"))
     result = await calls.run_for(called({"city": "Oslo", "days": "3"}), context, 1_000)
     assert result.reason == "invalid_arguments"
+
+
+async def test_a_manual_call_is_surfaced_with_a_map_where_its_text_has_one_reading() -> None:
+    async def model(messages: Any, tools: Any) -> Any:
+        calls = [called('{"city": "Oslo",}'), called('{"city": "Os'), called({"city": "Rome"})]
+        return {"role": "assistant", "content": "", "tool_calls": calls}
+
+    outcome = await ToolLoop(model, runner(forecast.replace(manual=True))).run([{"role": "user", "content": "go"}])
+    assert outcome.status == "manual_tool_calls"
+    assert [call.arguments for call in outcome.manual_tool_calls] == [
+        {"city": "Oslo"},
+        '{"city": "Os',
+        {"city": "Rome"},
+    ]
+    assert outcome.messages[-1]["tool_calls"][0].arguments == {"city": "Oslo"}

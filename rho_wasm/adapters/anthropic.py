@@ -102,7 +102,7 @@ def messages_to_anthropic(
             results.append(_tool(message))
             continue
         results = []
-        if role == "system":
+        if role in ("system", "developer"):
             content = message["content"]
             system += [{"type": "text", "text": content}] if isinstance(content, str) else content
         elif role != "assistant":

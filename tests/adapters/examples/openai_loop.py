@@ -30,7 +30,7 @@ async def main() -> None:
                 outcome = loop.answer(outcome, await ask(f"{outcome.question} "))
             elif outcome.status == "manual_tool_calls":
                 call = outcome.manual_tool_calls[0]
-                outcome = loop.submit_tool_result(outcome, call.id, await ask(f"{call.name} {dict(call.arguments)} "))
+                outcome = loop.submit_tool_result(outcome, call.id, await ask(f"{call.name} {call.arguments} "))
             else:
                 outcome = await loop.run(outcome.messages)
         print(outcome.text)
