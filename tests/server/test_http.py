@@ -117,9 +117,8 @@ async def test_outputs_of_one_older_session_are_unknown_to_another() -> None:
         assert "mine" not in str(await second.call_tool("todo"))
 
 
-@pytest.mark.parametrize(
-    ("headers", "status"),
-    [
+async def test_requests_for_other_names_or_from_foreign_pages_are_refused() -> None:
+    expected: list[tuple[Mapping[str, str], int]] = [
         ({}, 200),
         ({"host": "localhost:1"}, 200),
         ({"host": "evil.example"}, 421),
@@ -132,13 +131,9 @@ async def test_outputs_of_one_older_session_are_unknown_to_another() -> None:
         ({"origin": "http://localhost.evil.example"}, 403),
         ({"content-type": "text/plain"}, 400),
         ({"accept": "text/html"}, 406),
-    ],
-)
-async def test_requests_for_other_names_or_from_foreign_pages_are_refused(
-    headers: Mapping[str, str], status: int
-) -> None:
+    ]
     async with over_http(server_of(echo()), names=["tools.example"]) as url:
-        assert (await posted(url, headers=headers)).status_code == status
+        assert [(headers, (await posted(url, headers=headers)).status_code) for headers, _ in expected] == expected
 
 
 async def test_with_a_token_nobody_comes_in_without_it() -> None:
@@ -167,12 +162,12 @@ async def test_bodies_sessions_and_headers_are_bounded() -> None:
             assert await names_of(client) == ["echo"]
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"id": 1}', b"[" * 100_000, b'{"a": 1' + b"0" * 5_000 + b"}"])
 @VERSIONS
-async def test_what_is_no_message_is_refused_and_breaks_nothing(body: bytes, version: str) -> None:
+async def test_what_is_no_message_is_refused_and_breaks_nothing(version: str) -> None:
+    wrong = [b"", b"{", b"[]", b'{"id": 1}', b"[" * 100_000, b'{"a": 1' + b"0" * 5_000 + b"}", b"\xff\xfe"]
     async with over_http(server_of(echo())) as url:
-        refused = await posted(url, body, {"mcp-protocol-version": version})
-        assert refused.status_code in (400, 404)
+        for body in wrong:
+            assert (await posted(url, body, {"mcp-protocol-version": version})).status_code in (400, 404)
         async with client_at(url, NEWEST) as client:
             assert await names_of(client) == ["echo"]
 
@@ -233,6 +228,6 @@ async def test_hundreds_of_calls_of_many_clients_at_once_are_all_answered() -> N
     async with host_server() as (host, server), over_http(server) as url:
         await host.source.activate(await host.source.stage(add=[artifact("answer")], author="model"))
         async with anyio.create_task_group() as group:
-            for _ in range(20):
+            for _ in range(10):
                 group.start_soon(many, url)
-    assert answered == 400
+    assert answered == 200
