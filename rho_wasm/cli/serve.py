@@ -18,7 +18,7 @@ from rho_wasm.builtin import builtin_tools
 from rho_wasm.cli.modules import DEFAULT_STORE
 from rho_wasm.cli.options import JsonOption, PolicyOption, StoreOption, policy_of, read_bytes
 from rho_wasm.cli.output import Output, UsageProblem
-from rho_wasm.errors import BuildError
+from rho_wasm.errors import RhoError
 from rho_wasm.events import Event, GenerationSwitched, SourceFailed, ToolQuarantined
 from rho_wasm.host import Host
 from rho_wasm.toolchains import ImageBuilder
@@ -136,8 +136,10 @@ async def _make_engines(workshop: Workshop) -> None:
             try:
                 async with ImageBuilder() as images:
                     await images.engine(language)
-            except BuildError as error:
-                _log.warning("nothing can be written in %s: %s", language, error)
+            except Exception as error:
+                # Whatever it is, the tools that there are go on being served.
+                why = exception_text(error, trusted=isinstance(error, RhoError))
+                _log.warning("nothing can be written in %s: %s", language, why)
 
 
 async def _over_http(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
@@ -156,10 +157,11 @@ class Bench:
             "candidates", context.session_id, most=limits.stages_per_hour, of_all=limits.stages_per_hour_of_all
         )
         candidate = await self.source.stage(artifacts, remove, author=author, note=note)
+        why = f"candidate {candidate.number} takes its place"
         for each in older:
-            await anyio.to_thread.run_sync(
-                partial(self.store.reject, each.number, by=author, note=f"candidate {candidate.number} takes its place")
-            )
+            # Another session, or a person, may have decided about it meanwhile.
+            with suppress(UnknownGeneration):
+                await anyio.to_thread.run_sync(partial(self.store.reject, each.number, by=author, note=why))
         return candidate
 
     def _open(self) -> list[Candidate]:

@@ -64,7 +64,12 @@ def _target(bench: Bench, to: int | None, context: ToolContext) -> tuple[Generat
     store = bench.store
     live = store.live()
     last = store.switches(limit=1)
-    if last and not _may_undo(bench, last[0].author, context):
+    foreign = bench.authors.foreign(store, context.session_id)
+
+    def own(author: str) -> bool:
+        return bench.authors.own(author, context.session_id)
+
+    if last and last[0].author != STRIKES_AUTHOR and not own(last[0].author):
         raise _refused(f"{inert(last[0].author, limit=64)} made generation {live.number} live")
     current = live
     for _ in range(_STEPS):
@@ -75,17 +80,13 @@ def _target(bench: Bench, to: int | None, context: ToolContext) -> tuple[Generat
                 else f"generation {to} is none of those that led to {live.number}",
                 details={"reason": "unknown_generation"},
             )
-        if not _may_undo(bench, current.author, context):
+        automatic = current.author == STRIKES_AUTHOR and not any(map(foreign.problem, current.changes.names))
+        if not (automatic or own(current.author)):
             raise _refused(f"generation {current.number} was made by {inert(current.author, limit=64)}")
         current = store.generation(current.parent)
         if to is None or current.number == to:
             return live, current
     raise Failed(f"generation {to} is more than {_STEPS} steps back", details={"reason": "unknown_generation"})
-
-
-def _may_undo(bench: Bench, author: str, context: ToolContext) -> bool:
-    # What an automatic return took away is quarantined, so going back past it brings no such version back.
-    return author == STRIKES_AUTHOR or bench.authors.own(author, context.session_id)
 
 
 def _refused(why: str) -> Failed:

@@ -82,11 +82,12 @@ class Trial:
         self._module = module
         self._declaration = declaration
         self._limits = limits
+        self._schema = ArgumentSchema(declaration.input_schema)
 
     async def run(self, case: Case) -> Tried:
         """Runs one case. Raises :class:`ToolError` only where the host itself could not."""
-        told: dict[str, Any] = {"arguments": shown(case.arguments)}
-        if problems := await self._problems(case.arguments):
+        problems, told = await anyio.to_thread.run_sync(self._looked_at, case.arguments)
+        if problems:
             return Tried(False, told | {"refused": "invalid_arguments", "problems": list(problems)})
         host = _ToldHost(case.host)
         meter = CallMeter(CallClock(self._limits.deadline_ms))
@@ -106,29 +107,25 @@ class Trial:
             if KINDS[error.reason] == "host":
                 raise
             result = error
-        told |= _answered(result)
-        passed = _judged(result, case.expect)
-        if passed is False and case.expect is not None:
-            told["expected"] = shown(case.expect)
-        told |= {"fuel_used": meter.fuel_used, "duration_ms": round((time.perf_counter() - began) * 1000, 1)}
+        took = round((time.perf_counter() - began) * 1000, 1)
+        # What a guest answers may be large, and calls of tools go on meanwhile.
+        passed, answer = await anyio.to_thread.run_sync(_judged_and_shown, result, case.expect)
+        told |= answer | {"fuel_used": meter.fuel_used, "duration_ms": took}
         if meter.log.lines:
             told["log"] = [inert(line.text, limit=_LINE_CHARS) for line in meter.log.lines[:_LOG_LINES]]
         if host.asked:
             told["host_calls"] = host.asked
         return Tried(passed, told)
 
-    async def _problems(self, arguments: Mapping[str, Any]) -> Sequence[str]:
-        """What a call with these arguments would be refused for."""
-
-        def look() -> Sequence[str]:
-            given = thaw(arguments)
-            try:
-                encode(given, max_bytes=self._limits.request_bytes)
-            except PlainError as error:
-                return (inert(str(error), limit=_LINE_CHARS),)
-            return ArgumentSchema(self._declaration.input_schema).problems(given)
-
-        return await anyio.to_thread.run_sync(look)
+    def _looked_at(self, arguments: Mapping[str, Any]) -> tuple[Sequence[str], dict[str, Any]]:
+        """What a call with these arguments would be refused for, and how they are shown."""
+        told = {"arguments": shown(arguments)}
+        given = thaw(arguments)
+        try:
+            encode(given, max_bytes=self._limits.request_bytes)
+        except PlainError as error:
+            return (inert(str(error), limit=_LINE_CHARS),), told
+        return self._schema.problems(given), told
 
 
 @asynccontextmanager
@@ -149,6 +146,16 @@ async def trial(
         yield Trial(sandbox, module, declaration, bounds)
     finally:
         module.close()
+
+
+def _judged_and_shown(
+    result: HandlerResult | ToolError, expect: Mapping[str, Any] | None
+) -> tuple[bool | None, dict[str, Any]]:
+    told = _answered(result)
+    passed = _judged(result, expect)
+    if passed is False and expect is not None:
+        told["expected"] = shown(expect)
+    return passed, told
 
 
 def _answered(result: HandlerResult | ToolError) -> dict[str, Any]:

@@ -188,3 +188,20 @@ async def test_a_generation_that_did_not_lead_to_the_live_one_is_not_gone_back_t
         assert "the first one" in (await session.refused("roll_back_tools")).text
         await switched(host, guest("mine"), author=MINE)
         assert "none of those that led to 1" in (await session.refused("roll_back_tools", to=77)).text
+
+
+@pytest.mark.slow
+async def test_an_automatic_return_of_somebody_elses_tool_is_not_undone_even_when_it_was_pardoned() -> None:
+    async with opened() as host:
+        session = Session(host)
+        await switched(host, guest("weather"))
+        fragile = await switched(host, guest("weather", body="unreachable"))
+        for _ in range(3):
+            await session("weather")
+        assert host.source.live().author == "strikes"
+        await host.source.pardon("weather")
+        await switched(host, guest("mine"), author=MINE)
+        result = await session.refused("roll_back_tools", to=fragile.number)
+        assert "was made by strikes" in result.text
+        told = await session.done("roll_back_tools")
+        assert told["removed"] == ["mine"]
