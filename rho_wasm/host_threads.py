@@ -106,7 +106,8 @@ class Aside:
         self._job = job
 
     def end(self) -> None:
-        """Nobody waits any more."""
+        """Nobody waits any more, and nothing is held for it."""
+        self._job = None
         self._answers.put(None)
 
     async def serve(self, job: _Job) -> None:
@@ -164,9 +165,10 @@ class HostThreads:
                     job.abandoned = True
                     self._abandoned += 1
                     self._abandoned_ever += 1
+            raise
+        finally:
             if aside is not None:
                 aside.end()
-            raise
         assert job.outcome is not None
         return job.outcome
 

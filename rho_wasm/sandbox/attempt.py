@@ -44,7 +44,7 @@ class Attempt:
     _waiting: anyio.CancelScope | None = None
     kind_of_call: type[SlicedCall] = SlicedCall
     aside: Aside | None = None
-    """How what waits is awaited, where there are capabilities."""
+    """How what a thread waits for is awaited, where there are capabilities."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Attempt:
         self._limits = limits
         self._capabilities = capabilities
         linked = module.linked
-        if capabilities is not None:
+        if capabilities is not None and linked.owner.way == "public":
             self.aside = Aside()
         self.call = self.kind_of_call(linked.owner, linked, self._new_state(), deadline_ms=deadline_ms)
 
@@ -85,6 +85,7 @@ class Attempt:
             if self._sliced:
                 self.call.close()
         finally:
+            self.call.state.wait = None  # It holds this call, and the call holds it.
             if keeps:
                 self._module.release()
 
@@ -195,6 +196,6 @@ class Attempt:
         state = CallState(
             limits=self._limits, declared=module.declared, capabilities=self._capabilities, names=module.names
         )
-        if self._capabilities is not None:
+        if self.aside is not None:
             state.wait = self._wait
         return state

@@ -68,7 +68,7 @@ def test_what_is_raised_anywhere_in_a_call_reaches_its_caller_and_the_sandbox_se
         assert found["workers"] == 1
         # On the way to a worker that is there or is started, where it is heard, and where it is answered.
         assert {"WorkerPool._take_idle", "WorkerPool._start_one", "WorkerProcess.ready"} <= {*found["places"]}
-        assert {"WorkerProcess.flush", "WorkerProcess.hear", "WorkerCall._to_its_end"} <= {*found["places"]}
+        assert {"WorkerProcess.flush", "WorkerProcess.hear", "WorkerCall._reply"} <= {*found["places"]}
 
 
 @pytest.mark.slow

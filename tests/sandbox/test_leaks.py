@@ -6,7 +6,10 @@ import contextlib
 import gc
 import sys
 from pathlib import Path
+from typing import Any
 
+import anyio
+import anyio.lowlevel
 import pytest
 import wasmtime
 
@@ -15,7 +18,8 @@ from rho_wasm.errors import ToolError
 from rho_wasm.limits import Limits
 from rho_wasm.results import Ok
 from rho_wasm.sandbox import Sandbox
-from tests.sandbox.guests import MEBIBYTE, answering, called, guest
+from rho_wasm.sandbox.state import CallState
+from tests.sandbox.guests import MEBIBYTE, Waiting, answering, asking, called, guest
 
 TOUCHES_MEMORY = answering(
     {"ok": 1},
@@ -41,6 +45,34 @@ def stores() -> list[wasmtime.Store]:
 
 def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+
+async def test_a_call_that_waited_for_a_capability_is_gone_at_once(sandbox: Sandbox) -> None:
+    asked = 0
+
+    async def answer(capability: str, arguments: dict[str, Any]) -> Any:
+        nonlocal asked
+        asked += 1
+        await anyio.lowlevel.checkpoint()
+        if asked % 2:
+            raise ZeroDivisionError
+        return {"ok": 1}
+
+    wasm = asking("clock")
+    gc.collect()
+    before = states()
+    gc.disable()
+    try:
+        for _ in range(6):
+            await called(sandbox, wasm, capabilities=Waiting(answer))
+        # The thread of the last one may still be on its way back.
+        assert states() - before <= 1
+    finally:
+        gc.enable()
+
+
+def states() -> int:
+    return sum(type(thing) is CallState for thing in gc.get_objects())
 
 
 async def test_no_store_outlives_its_call(sandbox: Sandbox) -> None:
