@@ -21,6 +21,8 @@ from rho_wasm.untrusted import inert, type_name
 __all__ = ["Mended", "check_in_thread", "copied_arguments", "mended_arguments"]
 
 _BOUNDS = Limits()
+_AT_ONCE_CHARS = 64 * 1024
+"""Of a text that is read on the event loop, in some milliseconds; a longer one is read in a thread."""
 _BYTES, _DEPTH, _ITEMS = _BOUNDS.request_bytes, _BOUNDS.depth, _BOUNDS.items
 
 
@@ -82,7 +84,10 @@ async def mended_arguments(
     try:
         if given is None or type(given) is str:
             try:
-                given, read = read_object(given)
+                if given is None or len(given) <= _AT_ONCE_CHARS:
+                    given, read = read_object(given)
+                else:
+                    given, read = await anyio.to_thread.run_sync(read_object, given)
                 return Mended(given, await _checked(given, schema, tool=tool.name, in_order=in_order), read)
             except Unreadable as error:
                 raise ToolError("invalid_arguments", tool=tool.name, detail=f"arguments: {error}") from None

@@ -26,6 +26,7 @@ __all__ = ["repaired"]
 _MAX_LOOKS: Final = 5_000
 _MAX_DEPTH: Final = 32
 _MAX_OPTIONS: Final = 16
+_MAX_JSON_CHARS: Final = 64 * 1024
 _MAX_NOTES: Final = 8
 _SHOWN_CHARS: Final = 40
 _SHOWN_KEYS: Final = 20
@@ -52,7 +53,8 @@ def repaired(
     """``arguments`` (plain data) nearer to ``schema``, and a note of each change; None where nothing can be said.
 
     ``reads_only``: the tool changes nothing, so a key that its schema does not know may be left out. The work is
-    bounded: arguments of more than 5,000 values, or deeper than 32, are not looked through.
+    bounded to some 20 ms: arguments of more than 5,000 values, or deeper than 32, are not looked through, and no more
+    than 64 KiB of texts in them are read as JSON.
     """
     repairer = _Repairer(schema, reads_only=reads_only)
     try:
@@ -77,6 +79,7 @@ class _Repairer:
         self._root = root
         self._reads_only = reads_only
         self._looks = _MAX_LOOKS
+        self._json_chars = _MAX_JSON_CHARS
 
     def value(self, given: Any, schema: Any, path: str, depth: int) -> Any:
         self._look()
@@ -111,7 +114,8 @@ class _Repairer:
         if word is not None and word[0] in kinds:
             self._note(path, f"{shown} {json.dumps(word[1])}; send it without quotation marks")
             return word[1]
-        if text.lstrip()[:1] in ("{", "["):
+        if text.lstrip()[:1] in ("{", "[") and len(text) <= self._json_chars:
+            self._json_chars -= len(text)
             try:
                 value, notes = read_json(text)
             except Unreadable:

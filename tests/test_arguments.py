@@ -72,6 +72,13 @@ async def test_what_cannot_be_read_says_what_was_given_and_what_is_wanted() -> N
     assert "wanted a JSON object" in result.text
 
 
+async def test_a_long_text_is_read_too() -> None:
+    result = await runner().run(called('{"city": "' + "x" * 100_000 + '",}'))
+    assert result.value["city"] == "x" * 100_000
+    assert result.output_id is not None
+    assert result.text.endswith("leave it out]")
+
+
 async def test_what_stays_wrong_is_told_as_it_was_given() -> None:
     result = await runner().run(called({"city": 5, "days": "3"}))
     assert result.reason == "invalid_arguments"

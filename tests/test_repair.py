@@ -153,6 +153,15 @@ def test_much_is_not_looked_through() -> None:
     assert repaired(given, deep) is None
 
 
+def test_little_of_texts_is_read_as_json() -> None:
+    schema = closed({"a": {"type": "array"}, "b": {"type": "array"}})
+    long = "[" + "1," * 20_000 + "1]"
+    found = repaired({"a": long, "b": long}, schema)
+    assert found is not None
+    assert (len(found[0]["a"]), found[0]["b"]) == (20_001, long)
+    assert repaired({"a": long + " " * 40_000}, schema) is None
+
+
 def test_many_unknown_keys_take_linear_work() -> None:
     schema = closed({f"known{n}": INTEGER for n in range(2_000)})
     started = time.process_time()
