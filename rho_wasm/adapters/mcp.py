@@ -25,6 +25,7 @@ __all__ = [
     "RESULT_KEY",
     "TOOL_KEY",
     "call_from_mcp",
+    "declares_answers",
     "result_from_mcp",
     "result_to_mcp",
     "tool_from_mcp",
@@ -64,7 +65,7 @@ def tool_to_mcp(tool: Tool, *, newest: bool = True) -> dict[str, Any]:
         # It may say that null is taken too, or nothing at all: arguments are an object.
         "inputSchema": {**(_without_headers(schema) if tool.untrusted else schema), "type": "object"},
     }
-    if tool.output_schema is not None and (newest or tool.output_schema.get("type") == "object"):
+    if declares_answers(tool, newest=newest):
         output = thaw(tool.output_schema)
         shown["outputSchema"] = _without_headers(output) if tool.untrusted else output
     hints = {said: value for field, said in _HINTS.items() if (value := getattr(tool, field)) is not None}
@@ -77,6 +78,11 @@ def tool_to_mcp(tool: Tool, *, newest: bool = True) -> dict[str, Any]:
     if hints:
         shown["annotations"] = hints
     return shown
+
+
+def declares_answers(tool: Tool, *, newest: bool = True) -> bool:
+    """Whether clients are told the schema of the answers of ``tool``: then they refuse an answer without a value."""
+    return tool.output_schema is not None and (newest or tool.output_schema.get("type") == "object")
 
 
 def tool_from_mcp(shown: Mapping[str, Any], *, handler: Handler | None = None) -> Tool:
@@ -114,8 +120,7 @@ def result_to_mcp(result: ToolResult, *, tool: Tool | None = None, newest: bool 
     that was cut it is left out, unless the schema demands it. An answer other than the declared one (a question, a
     halt) is an error for clients, which would refuse it otherwise. The log stays in the host.
     """
-    declared = tool is not None and tool.output_schema is not None
-    declares = declared and (newest or tool.output_schema.get("type") == "object")  # type: ignore[union-attr]
+    declares = tool is not None and declares_answers(tool, newest=newest)
     text = result.text
     if result.status == "halt" and result.value is None:
         text = result.halt_reason or ""

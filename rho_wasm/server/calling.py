@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import secrets
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,7 +14,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from rho_wasm.adapters.mcp import RESULT_KEY, result_to_mcp
+from rho_wasm.adapters.mcp import RESULT_KEY, declares_answers, result_to_mcp
 from rho_wasm.calls import ToolCall
 from rho_wasm.events import ToolProgress
 from rho_wasm.results import ToolResult
@@ -42,7 +43,8 @@ class Calls:
         self._runner = runner
         self._catalogue = catalogue
         self._eager = eager
-        self._numbers = itertools.count(1)
+        # Several servers may share a feed, which tells of calls by their ids.
+        self._ids = map(f"mcp-{secrets.token_hex(4)}-{{}}".format, itertools.count(1))
         self._progress: dict[str, _Progress] = {}
         self._lanes = Lanes()
 
@@ -68,7 +70,7 @@ class Calls:
         if tool is None:
             shown = _said(f"there is no tool {inert(name, limit=_ID_CHARS)}; there are: {self._catalogue.names()}")
         else:
-            call = ToolCall(id=f"mcp-{next(self._numbers)}", name=name, arguments=arguments)
+            call = ToolCall(id=next(self._ids), name=name, arguments=arguments)
             result = await self._run(ctx, call, session)
             shown = await self._shown(ctx, result, tool, through=through)
         if self._eager and shown["resultType"] == "complete" and (news := self._catalogue.news(session)) is not None:
@@ -107,7 +109,7 @@ class Calls:
         shown = result_to_mcp(result, tool=None if through else tool, newest=newest)
         if result.status != "ask_user":
             return shown
-        declares = not through and tool.output_schema is not None
+        declares = not through and declares_answers(tool, newest=newest)
         asked = asked_on_retry(ctx, result, declares=declares) or await asked_now(ctx, result, declares=declares)
         if asked is None:
             shown["content"][0]["text"] = question_text(result)

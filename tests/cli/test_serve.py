@@ -10,6 +10,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,12 @@ from rho_wasm.cli.serve import TOKEN_VARIABLE, InertFormatter, client_token
 from tests.cli.conftest import Command
 
 TOKEN = "0123456789abcdef" * 2
+
+
+def test_it_has_help_that_names_the_ways_to_serve(told: Callable[..., tuple[int, str]]) -> None:
+    code, text = told("serve", "mcp", "--help")
+    assert code == 0
+    assert all(option in text for option in ("--http", "--eager", "--token-file", "--store", "--json"))
 
 
 def test_an_address_that_others_reach_is_refused_without_a_token(
