@@ -6,7 +6,10 @@ import base64
 import json
 from typing import Any
 
+import jsonschema_rs
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from rho_wasm import Tool, ToolCall
 from rho_wasm.adapters.openai import (
@@ -17,7 +20,8 @@ from rho_wasm.adapters.openai import (
     result_to_openai,
     tools_to_openai,
 )
-from rho_wasm.adapters.openai_schema import DESCRIPTION_CHARS, description_of, strict_schema
+from rho_wasm.adapters.openai_schema import DESCRIPTION_CHARS, description_of, openai_schema, strict_schema
+from rho_wasm.portable import unportable
 from tests.adapters.wire import ALL, OBJECTS, PICTURE, PNG, STORED, check, forecast, peers, picture, result
 
 
@@ -201,3 +205,32 @@ async def test_a_client_that_blocks_is_refused() -> None:
 def test_tools_without_arguments_are_objects_without_properties() -> None:
     bare = Tool(name="bare", description="", input_schema={})
     assert tools_to_openai([bare])[0]["function"]["parameters"] == {"type": "object", "properties": {}}
+
+
+_LEAVES: list[Any] = [{"type": "string"}, {"type": "array"}, {"type": "object"}, {"enum": [1, True]}, True, {}]
+_SCHEMAS = st.recursive(
+    st.sampled_from(_LEAVES),
+    lambda inner: st.one_of(
+        inner.map(lambda item: {"type": "array", "items": item}),
+        inner.map(lambda item: {"type": "object", "additionalProperties": item}),
+        st.lists(inner, min_size=1, max_size=2).map(lambda items: {"anyOf": items}),
+        st.dictionaries(st.sampled_from("ab"), inner, max_size=2).map(
+            lambda names: {"type": "object", "properties": names, "required": list(names)}
+        ),
+    ),
+    max_leaves=6,
+)
+_VALUES = st.recursive(
+    st.sampled_from([None, True, 1, "x"]),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("ab"), inner, max_size=2),
+    max_leaves=5,
+)
+
+
+@settings(max_examples=40)
+@given(_SCHEMAS, _VALUES)
+def test_what_is_filled_in_changes_nothing_of_what_is_valid(schema: Any, value: Any) -> None:
+    whole = {"type": "object", "properties": {"x": schema}}
+    shown = openai_schema(whole)
+    assert jsonschema_rs.is_valid(shown, {"x": value}) == jsonschema_rs.is_valid(whole, {"x": value})
+    assert unportable(shown) is None
