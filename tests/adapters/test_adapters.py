@@ -12,18 +12,23 @@ PEERS = ("openai", "anthropic", "mcp", "mcp_types", "pydantic_ai", "langchain_co
 
 
 @pytest.mark.parametrize(
-    ("adapter", "package", "extra"),
-    [("pydantic_ai", "pydantic_ai", "pydantic-ai"), ("langchain", "langchain_core.tools", "langchain")],
+    ("adapter", "packages", "extra"),
+    [
+        ("pydantic_ai", ["pydantic_ai"], "pydantic-ai"),
+        ("langchain", ["langchain_core", "langchain_core.runnables"], "langchain"),
+    ],
 )
 def test_a_package_that_is_not_there_is_named_with_the_extra_that_brings_it(
-    monkeypatch: pytest.MonkeyPatch, adapter: str, package: str, extra: str
+    monkeypatch: pytest.MonkeyPatch, adapter: str, packages: list[str], extra: str
 ) -> None:
-    monkeypatch.setitem(sys.modules, package, None)
+    for package in packages:
+        monkeypatch.setitem(sys.modules, package, None)
     monkeypatch.delitem(sys.modules, f"rho_wasm.adapters.{adapter}", raising=False)
     with pytest.raises(ImportError, match=rf"pip install 'rho-wasm\[{extra}\]'"):
         import_module(f"rho_wasm.adapters.{adapter}")
 
 
+@pytest.mark.slow
 def test_the_adapters_of_shapes_import_no_package() -> None:
     names = ", ".join(f"rho_wasm.adapters.{name}" for name in ("openai", "openai_responses", "anthropic", "mcp"))
     script = f"import sys, {names}; print([name for name in {PEERS} if name in sys.modules])"
