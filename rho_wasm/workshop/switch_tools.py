@@ -40,8 +40,8 @@ def switch_tools(bench: Bench) -> Tool:
             most=bench.limits.switches_per_hour,
             of_all=bench.limits.switches_per_hour_of_all,
         )
-        parts = [await bench.candidate(number, context) for number in numbers]
         try:
+            parts = [await bench.candidate(number, context) for number in numbers]
             candidate = await _one(bench, parts, remove, context, note=arguments.get("note", ""))
             await _check_own(bench, candidate, context)
             return await _activated(bench, candidate)

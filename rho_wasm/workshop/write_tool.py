@@ -33,28 +33,12 @@ def write_tool(bench: Bench) -> Tool:
 
     async def write(arguments: Mapping[str, Any], context: ToolContext) -> Ok | Failed:
         asked = _asked(arguments, bench)
-        bench.check_name(asked.name, context)
-        foreign = await bench.foreign(context)
-        bench.check_own([asked.name], foreign)
-        bench.rates.take(
-            "builds",
-            context.session_id,
-            most=bench.limits.builds_per_hour,
-            of_all=bench.limits.builds_per_hour_of_all,
-        )
-        async with bench.places.one(context.session_id):
-            try:
-                made = await built(asked, bench.images, host_limits=bench.host_limits, tinycc=tinycc.is_installed())
-                for name in made.artifact.tools:
-                    bench.check_name(name, context)
-                bench.check_own(made.artifact.tools, foreign)
-                tried = await _examples(bench, made, asked.name, context)
-                candidate = await bench.stage([made.artifact], (), context, note=f"write_tool {asked.name}")
-            except BuildError as error:
-                return told_build_error(error, source=asked.source, language=asked.language, name=asked.name)
-            except RhoError as error:
-                return refusal(error, f"{asked.name} was not written")
-        return Ok(_told(bench, made, candidate, tried, asked.name))
+        try:
+            return Ok(await _written(bench, asked, context))
+        except BuildError as error:
+            return told_build_error(error, source=asked.source, language=asked.language, name=asked.name)
+        except RhoError as error:
+            return refusal(error, f"{inert(asked.name, limit=100)} was not written")
 
     return Tool(
         name="write_tool",
@@ -96,6 +80,23 @@ def write_tool(bench: Bench) -> Tool:
         timeout_ms=TIMEOUT_MS,
         handler=write,
     )
+
+
+async def _written(bench: Bench, asked: Asked, context: ToolContext) -> dict[str, Any]:
+    """What is told of the candidate that it became. Names are looked at before anything costs anything."""
+    bench.check_name(asked.name, context)
+    foreign = await bench.foreign(context)
+    bench.check_own([asked.name], foreign)
+    limits = bench.limits
+    bench.rates.take("builds", context.session_id, most=limits.builds_per_hour, of_all=limits.builds_per_hour_of_all)
+    async with bench.places.one(context.session_id):
+        made = await built(asked, bench.images, host_limits=bench.host_limits, tinycc=tinycc.is_installed())
+        for name in made.artifact.tools:
+            bench.check_name(name, context)
+        bench.check_own(made.artifact.tools, foreign)
+        tried = await _examples(bench, made, asked.name, context)
+        candidate = await bench.stage([made.artifact], (), context, note=f"write_tool {asked.name}")
+    return _told(bench, made, candidate, tried, asked.name)
 
 
 def _description(bench: Bench) -> str:

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from rho_wasm import Policy, Workshop
+from rho_wasm import Policy, Workshop, resources
+from rho_wasm.sandbox.confine import landlock_version
 from rho_wasm.toolchains import tinycc
+from rho_wasm.toolchains.pipeline import missing
 from rho_wasm.workshop.idioms import IDIOMS
 from tests.workshop.shop import NO_GATES, SPEAKING, Session, opened, wat
 
@@ -187,6 +189,20 @@ async def test_the_interpreter_that_is_missing_is_named_and_nothing_is_made_in_a
         result = await Session(host).refused("write_tool", language="python", source="x = 1", name="tool")
         assert result.details["reason"] == "engine_missing"
         assert "take another" in result.text
+
+
+async def test_a_language_with_a_native_compiler_is_there_only_where_the_operator_named_it() -> None:
+    assert set(Workshop().usable()) <= set(IDIOMS)
+    if missing("zig") is not None or landlock_version() == 0:
+        pytest.skip("no Zig compiler that can be confined")
+    source = resources.fixture("new/text_figures.zig").read_text(encoding="utf-8")
+    async with opened(workshop=Workshop(languages=["zig"])) as host:
+        session = Session(host)
+        told = await session.done("write_tool", language="zig", source=source, name="text_figures")
+        assert told["examples"]["passed"] == told["examples"]["of"] > 0
+        wrong = source.replace("rho.failed(", "rho.fails(")
+        result = await session.refused("write_tool", language="zig", source=wrong, name="text_figures")
+        assert "rho.fails(" in result.text
 
 
 def test_every_sandboxed_language_has_an_idiom() -> None:

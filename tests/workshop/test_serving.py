@@ -16,6 +16,12 @@ from rho_wasm.names import WORKSHOP
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 
+@pytest.fixture
+def anyio_backend() -> str:
+    """Of the client; the program chooses its own."""
+    return "asyncio"
+
+
 def line(store: Path, *more: str) -> list[str]:
     return ["-m", "rho_wasm.cli", "serve", "mcp", "--store", str(store), *more]
 
