@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import re
 from typing import Any, Final
 
 from rho_wasm import plain
@@ -12,11 +13,10 @@ from rho_wasm.limits import Limits
 from rho_wasm.sandbox.state import LATER, Capabilities, GuestTrap
 from rho_wasm.untrusted import inert
 
-__all__ = ["KINDS", "Asking", "Step", "refusal"]
+__all__ = ["Asking", "Step", "refusal"]
 
-KINDS: Final = frozenset({"denied", "undeclared", "invalid_arguments", "quota", "unavailable"})
-"""What a guest may be told."""
-
+_KIND = re.compile(r"[a-z][a-z0-9_.-]{0,63}")
+"""Of an error: one of the ABI's, or the capability's own."""
 _MESSAGE_CHARS = 1_000
 _BYTES_AT_ONCE = 256
 """Of a request that is decoded on the event loop's thread; the worst of that size takes 0.2 ms."""
@@ -164,7 +164,7 @@ class Asking:
         self.reply = refusal("unavailable", _BROKEN)
 
     def _refused(self, error: CapabilityError) -> None:
-        kind = error.kind if error.kind in KINDS else "unavailable"
+        kind = error.kind if type(error.kind) is str and _KIND.fullmatch(error.kind) else "unavailable"
         if kind == "unavailable":
             self.unavailable = error
         self.reply = refusal(kind, error.message)

@@ -234,6 +234,20 @@ async def test_a_crash_is_the_guests_own_unless_something_was_not_available(sand
     assert ended.reason == "out_of_fuel", "that is no want of a capability"
 
 
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        ("conflict", "conflict"),
+        *(pytest.param(odd, "unavailable", marks=pytest.mark.slow) for odd in ("", "x" * 65, "a b", "\x1b")),
+    ],
+)
+async def test_a_kind_may_be_the_capabilitys_own_if_it_is_a_word(sandbox: Sandbox, kind: str, told: str) -> None:
+    take = "(call $host_take (i32.const 4096) (i32.const 60000))"
+    wasm = asks(f"(call $log (i32.const 20) (i32.const 4096) {take}) unreachable")
+    ended = await called(sandbox, wasm, capabilities=raising(CapabilityError(kind, "no"), True))
+    assert told in ended.meter.log.lines[0].text
+
+
 async def test_a_message_of_a_capability_is_bounded_and_inert(sandbox: Sandbox) -> None:
     error = CapabilityError("denied", "\x1b[31m" + "x" * 100_000)
     wasm = asks(
