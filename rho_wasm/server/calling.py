@@ -147,10 +147,17 @@ class _Progress:
                 await self._ctx.session.report_progress(event.done, event.total, text)
 
 
-def _inner(arguments: Mapping[str, Any]) -> tuple[str, dict[str, Any]] | None:
-    """What ``call_tool`` is to call; None where its arguments are others than it takes."""
+def _inner(arguments: Mapping[str, Any]) -> tuple[str, Any] | None:
+    """What ``call_tool`` is to call; None where its arguments are others than it takes.
+
+    Text and null pass for an object: the runner reads or refuses them, as it does where a tool is called by its name.
+    """
     name, inner = arguments.get("name"), arguments.get("arguments", {})
-    if not isinstance(name, str) or not isinstance(inner, dict) or arguments.keys() - {"name", "arguments"}:
+    if (
+        not isinstance(name, str)
+        or not isinstance(inner, dict | str | None)
+        or arguments.keys() - {"name", "arguments"}
+    ):
         return None
     return name, inner
 

@@ -17,7 +17,7 @@ from rho_wasm.runner import ToolRunner
 from rho_wasm.server import EventFeed, McpServer
 from rho_wasm.testing import guest
 from tests.helpers import Events, echo, until
-from tests.server.serving import NEWEST, OLDER, client_of, host_server, names_of, server_of
+from tests.server.serving import NEWEST, OLDER, client_of, host_server, names_of, server_of, text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -132,6 +132,16 @@ async def test_call_tool_takes_a_name_and_an_object_and_nothing_else() -> None:
             result = await client.call_tool("call_tool", wrong)
             assert result.is_error
             assert "call_tool takes" in str(result.content[0])
+
+
+async def test_arguments_that_come_through_call_tool_as_text_are_read_as_any_others() -> None:
+    async with client_of(server_of(echo(), eager=True), NEWEST) as client:
+        for given, meant in (('{"a": 1}', {"a": 1}), ('```json\n{"a": 1,}\n```', {"a": 1}), (None, {})):
+            result = await client.call_tool("call_tool", {"name": "echo", "arguments": given})
+            assert result.structured_content == meant
+        cut_off = await client.call_tool("call_tool", {"name": "echo", "arguments": '{"a": '})
+        assert cut_off.is_error
+        assert "echo was not run (invalid_arguments)" in text_of(cut_off)
 
 
 async def test_a_feed_tells_everybody_and_one_that_raises_keeps_it_from_nobody() -> None:
