@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 
 import anyio
 import pytest
@@ -57,10 +58,25 @@ async def sandbox(
     request: pytest.FixtureRequest, anyio_backend: str, shared_cache: NativeCache
 ) -> AsyncIterator[Sandbox]:
     """The three ways of calling guests."""
+    async with _opened(request, shared_cache) as opened:
+        yield opened
+
+
+@pytest.fixture(params=["native", *(pytest.param(each, marks=pytest.mark.slow) for each in ("public", "process"))])
+async def native_first(
+    request: pytest.FixtureRequest, anyio_backend: str, shared_cache: NativeCache
+) -> AsyncIterator[Sandbox]:
+    """The same, of which the fast suite looks at one."""
+    async with _opened(request, shared_cache) as opened:
+        yield opened
+
+
+@asynccontextmanager
+async def _opened(request: pytest.FixtureRequest, cache: NativeCache) -> AsyncIterator[Sandbox]:
     if request.param == "process":
         yield request.getfixturevalue("with_workers")
         return
     if request.param == "native" and (reason := why_not_native()) is not None:
         pytest.skip(reason)
-    async with Sandbox(cache=shared_cache, way=request.param, engines=find) as opened:
+    async with Sandbox(cache=cache, way=request.param, engines=find) as opened:
         yield opened

@@ -33,6 +33,11 @@ def anyio_backend(slow_on_trio: str) -> str:
     return slow_on_trio
 
 
+@pytest.fixture(name="sandbox")
+def _sandbox(native_first: Sandbox) -> Sandbox:
+    return native_first
+
+
 class Counting:
     """Awaits each answer, which is what it was given."""
 

@@ -31,6 +31,11 @@ def anyio_backend(slow_on_trio: str) -> str:
     return slow_on_trio
 
 
+@pytest.fixture(name="sandbox")
+def _sandbox(native_first: Sandbox) -> Sandbox:
+    return native_first
+
+
 def asks(then: str, **options: Any) -> bytes:
     """A guest that asks for the clock and then does something else."""
     return guest(f"{ASKS} {then}", extra=data(0, ASK), capabilities=("clock",), **options)
