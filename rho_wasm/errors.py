@@ -345,6 +345,11 @@ class CapabilityError(RhoError):
         self.capability = capability
         super().__init__(f"{capability}: {kind}: {message}" if capability else f"{kind}: {message}")
 
+    @classmethod
+    def not_granted(cls, capability: str) -> CapabilityError:
+        """What is there and not granted, what is not there, and what a replay has no answer to: one and the same."""
+        return cls("denied", f"{capability} is not granted", capability=capability)
+
 
 class StoreError(RhoError):
     """The store cannot do what was asked. ``path`` names the file or folder, ``detail`` says what to do."""

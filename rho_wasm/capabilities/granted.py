@@ -22,7 +22,6 @@ from rho_wasm.untrusted import inert
 
 __all__ = ["Granted", "GrantedCapabilities"]
 
-_DENIED: Final = "this capability is not granted"
 _SEED_BYTES: Final = 32
 
 
@@ -112,7 +111,7 @@ class GrantedCapabilities:
     def _asked(self, capability: str) -> Granted:
         asked = self._granted.get(capability)
         if asked is None:
-            raise CapabilityError("denied", _DENIED, capability=capability)
+            raise CapabilityError.not_granted(capability)
         return asked
 
     def _told(self, capability: str, asked: Granted, remaining_ms: float) -> CapabilityContext:

@@ -12,10 +12,8 @@ from rho_wasm.dynamic.recording import HostCall, asked, decoded, encoded
 from rho_wasm.errors import CapabilityError, PlainError, TooLarge
 from rho_wasm.sandbox.state import LATER, Capabilities
 
-__all__ = ["NOT_GRANTED", "Divergence", "RecordedCapabilities", "Transcript"]
+__all__ = ["Divergence", "RecordedCapabilities", "Transcript"]
 
-NOT_GRANTED = "this capability is not granted"
-"""What the sandbox says too: a guest must not know a replay from a call whose grant was revoked."""
 _FAILED = "the capability failed in the host"
 _NOT_PLAIN = "the capability answered what a guest cannot be given"
 
@@ -43,7 +41,7 @@ class Transcript:
     def answer_now(self, capability: str, arguments: dict[str, Any], *, remaining_ms: float) -> Any:
         """As :class:`Capabilities` has it."""
         if self._capabilities is None:
-            error = CapabilityError("denied", NOT_GRANTED, capability=capability)
+            error = CapabilityError.not_granted(capability)
             self._keep(self._asked(capability, arguments), _refusal(error))
             raise error
         # Before it is answered, which may alter it.
@@ -163,11 +161,11 @@ class RecordedCapabilities:
                 raise CapabilityError(reply["error"]["kind"], reply["error"]["message"], capability=capability)
             before = None if recorded is None else decoded(recorded.asked)
             self._diverged = Divergence(index, before, decoded(question))
-        raise CapabilityError("denied", NOT_GRANTED, capability=capability)
+        raise CapabilityError.not_granted(capability)
 
     async def answer(self, capability: str, arguments: dict[str, Any], *, remaining_ms: float) -> Any:
         """Never asked: a transcript is there at once."""
-        raise CapabilityError("denied", NOT_GRANTED, capability=capability)
+        raise CapabilityError.not_granted(capability)
 
     def divergence(self) -> Divergence | None:
         """Where the call that is over asked otherwise than the recorded one, if it did: fewer times is that too."""

@@ -133,7 +133,7 @@ class Asking:
         elif capability not in self._declared:
             self.reply = refusal("undeclared", "the manifest does not declare this capability")
         elif self._capabilities is None:
-            self.reply = refusal("denied", "this capability is not granted")
+            self._refused(CapabilityError.not_granted(capability))
         else:
             self.capability, self._arguments = capability, arguments
 
