@@ -25,6 +25,7 @@ _LIBRARIES = (
     "cbor2",
     "anyio",
     "jsonschema-rs",
+    "mcp",
     "ziglang",
     "extism",
     "extism-sys",
@@ -62,6 +63,13 @@ _RECORDINGS = (
     "{on_min_us:.1f} us, x{ratio_of_min:.3f}); {replayed:,} recorded calls replayed, {replays_per_s:,.0f} a second"
 )
 
+_MCP = (
+    "{rho_wasm_us:,.0f} us (min {rho_wasm_min_us:,.0f}), of which a direct call is {direct_us:,.0f}; the bare SDK "
+    "{mcpserver_us:,.0f} (min {mcpserver_min_us:,.0f}), x{to_mcpserver:.3f} (of min x{to_mcpserver_min:.3f}); its low "
+    "level {lowlevel_us:,.0f} (min {lowlevel_min_us:,.0f}), x{to_lowlevel:.3f} (of min x{to_lowlevel_min:.3f})"
+)
+_CLIENTS = "{asked:,} calls of {clients:,} clients: {answered:,} answered, {lost:,} lost; {calls_per_s:,.0f} a second"
+
 
 Told: TypeAlias = dict[str, float]
 
@@ -86,6 +94,10 @@ class Report:
     recordings: Told | None = None
     workshop: dict[str, Told | str] = field(default_factory=dict)
     """By language."""
+    mcp: dict[str, Told | str] = field(default_factory=dict)
+    """By transport and version of the protocol."""
+    mcp_clients: dict[str, Told | str] = field(default_factory=dict)
+    """By version and server."""
     left_out: dict[str, str] = field(default_factory=dict)
     sandbox: SandboxStatistics | None = None
 
@@ -111,6 +123,7 @@ class Report:
                 "host_calls": self.host_calls,
                 "recordings": self.recordings,
                 "workshop": self.workshop,
+                "mcp": {"latency": self.mcp, "many_clients": self.mcp_clients},
             },
             "absent": {group.name: group.absent for group in self.groups if group.absent},
             "left_out": self.left_out,
@@ -200,6 +213,8 @@ def _once(report: Report) -> Iterator[str]:
         costs = (f"{name.removesuffix('_us')} {cost:.3g}" for name, cost in report.host_calls.items())
         yield f"a host call that does nothing, in us: {', '.join(costs)}"
     yield from _lines("write_tool to first answer", report.workshop, _WORKSHOP)
+    yield from _lines("echo through MCP", report.mcp, _MCP)
+    yield from _lines("many clients of MCP", report.mcp_clients, _CLIENTS)
     if report.recordings is not None:
         yield _RECORDINGS.format(**report.recordings)
     if (start := report.start) is not None:

@@ -14,6 +14,7 @@ from tests.benchmarks.guests import Absent
 from tests.benchmarks.host_calls import host_calls
 from tests.benchmarks.jobs import ECHO, JOBS
 from tests.benchmarks.language_jobs import LANGUAGE_JOBS, LANGUAGES, Language, language_job
+from tests.benchmarks.mcp import added_latency, many_clients, protocol_versions
 from tests.benchmarks.peers import OURS, PEERS
 from tests.benchmarks.peers.languages import language_peers
 from tests.benchmarks.peers.ours import with_workers
@@ -153,6 +154,16 @@ async def _workshop(report: Report, size: Size) -> None:
             report.workshop[language] = f"absent: {absent}"
 
 
+async def _mcp(report: Report, size: Size) -> None:
+    try:
+        versions = protocol_versions()
+    except Absent as absent:
+        report.mcp["every way"] = f"absent: {absent}"
+        return
+    report.mcp |= await added_latency(size.pace, versions)
+    report.mcp_clients |= await many_clients(size.clients, versions)
+
+
 async def _of_engine(language: Language, size: Size, measure: Callable[[Language], Awaitable[Told]]) -> Told | str:
     if size.quick and (missing := engines.engine_is_missing(language)):
         return missing
@@ -186,6 +197,7 @@ SECTIONS: dict[str, Section] = {
     "host_calls": _host_calls,
     "recordings": _recordings,
     "workshop": _workshop,
+    "mcp": _mcp,
     "steady": _steady,
     **_LANGUAGES_ONCE,
 }

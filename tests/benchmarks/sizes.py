@@ -41,6 +41,7 @@ class Size:
     recorded: int
     language_tools: int
     builds: int
+    clients: int
     watched: tuple[str, ...]
     begin_s: float
     skips: dict[str, dict[str, str]]
@@ -63,6 +64,7 @@ FULL = Size(
     recorded=1_000,
     language_tools=1_000,
     builds=50,
+    clients=100,
     watched=WATCHED,
     begin_s=float("inf"),
     skips={},
@@ -83,6 +85,7 @@ QUICK = Size(
     recorded=50,
     language_tools=10,
     builds=5,
+    clients=10,
     watched=("public",),
     begin_s=_QUICK_S,
     skips={
@@ -95,6 +98,7 @@ QUICK = Size(
         "python_loop_1m": "a call takes long, and the loop of 10^8 says what a loop costs",
         "javascript_loop_1m": "a call takes long, and the loop of 10^8 says what a loop costs",
         "host_calls": "their calls are long, and have to be many for a few microseconds to show",
+        "mcp": "its servers take long to start, and its calls many milliseconds each",
         "languages_tools": "a few tools say nothing of a thousand",
         "languages_install": "an engine takes many seconds to make and to compile",
     },
