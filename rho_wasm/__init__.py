@@ -40,6 +40,7 @@ from rho_wasm.errors import (
     NotPlain,
     PlainError,
     PolicyError,
+    PolicyProblem,
     RegistryError,
     RhoError,
     SchemaInvalid,
@@ -50,6 +51,7 @@ from rho_wasm.errors import (
     VersionMismatch,
 )
 from rho_wasm.events import (
+    CapabilityFailed,
     Event,
     GenerationSwitched,
     SourceFailed,
@@ -91,6 +93,7 @@ __all__ = [
     "Capability",
     "CapabilityContext",
     "CapabilityError",
+    "CapabilityFailed",
     "Closed",
     "Corrupt",
     "DefaultExecutor",
@@ -126,6 +129,7 @@ __all__ = [
     "PlainError",
     "Policy",
     "PolicyError",
+    "PolicyProblem",
     "PrefixedSource",
     "RefreshingSource",
     "RegistryError",

@@ -44,6 +44,7 @@ __all__ = [
     "NotPlain",
     "PlainError",
     "PolicyError",
+    "PolicyProblem",
     "RegistryError",
     "RhoError",
     "SchemaInvalid",
@@ -235,14 +236,51 @@ class BuildError(RhoError):
         return super().as_json() | {"language": self.language, "diagnostics": rows, "hint": self.hint or None}
 
 
-class PolicyError(RhoError):
-    """A policy that cannot be read or says something unknown. The host does not start; it never means "no policy"."""
+@dataclass(frozen=True, slots=True)
+class PolicyProblem:
+    """One thing that is wrong in a policy: ``key`` is the way to it, ``line`` counts from 1 (None without a file)."""
 
-    def __init__(self, detail: str, *, reason: str = "policy_invalid", source: str | None = None) -> None:
+    reason: str
+    key: str
+    message: str
+    line: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.key}: {self.message}"
+
+
+class PolicyError(RhoError):
+    """A policy that cannot be read or says something unknown. The host does not start; it never means "no policy".
+
+    ``detail`` and ``reason`` are those of the first thing wrong. ``problems`` are the first ten where a file was read
+    as a whole, ``more`` is how many there are beside them.
+    """
+
+    def __init__(
+        self,
+        detail: str,
+        *,
+        reason: str = "policy_invalid",
+        source: str | None = None,
+        problems: Sequence[PolicyProblem] = (),
+        more: int = 0,
+    ) -> None:
         self.detail = detail
         self.reason = reason
         self.source = source
-        super().__init__(f"policy{f' {source}' if source else ''}: {detail}")
+        self.problems = tuple(problems)
+        self.more = more
+        text = f"policy{f' {source}' if source else ''}: {detail}"
+        for problem in self.problems[1:]:
+            text += f"\n{'' if problem.line is None else f'line {problem.line}: '}{problem}"
+        super().__init__(text + (f"\n(and {more} more)" if more else ""))
+
+    def as_json(self) -> dict[str, Any]:
+        rows = [
+            {"reason": each.reason, "line": each.line, "key": each.key, "message": each.message}
+            for each in self.problems
+        ]
+        return super().as_json() | ({"problems": rows} if rows else {})
 
 
 class RegistryError(RhoError):
@@ -337,12 +375,16 @@ class UnknownGeneration(GenerationError):
 
 
 class CapabilityError(RhoError):
-    """A capability said no. ``reason`` is ``kind``: denied, undeclared, invalid_arguments, quota or unavailable."""
+    """A capability said no. ``reason`` is ``kind``: denied, undeclared, invalid_arguments, quota or unavailable.
 
-    def __init__(self, kind: str, message: str, *, capability: str | None = None) -> None:
+    ``fault``: it is a fault of this host's own (its disk, its threads), so its operator is told too.
+    """
+
+    def __init__(self, kind: str, message: str, *, capability: str | None = None, fault: bool = False) -> None:
         self.kind = self.reason = kind
         self.message = message
         self.capability = capability
+        self.fault = fault
         super().__init__(f"{capability}: {kind}: {message}" if capability else f"{kind}: {message}")
 
     @classmethod

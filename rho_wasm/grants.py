@@ -15,7 +15,7 @@ from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import Annotated, Any, Final, Self, TypeVar, cast
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictStr
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictStr, model_validator
 
 from rho_wasm.errors import NotPlain
 from rho_wasm.frozen import FrozenMap, freeze
@@ -41,6 +41,7 @@ __all__ = [
     "RandomBounds",
     "SecretName",
     "ToolCallBounds",
+    "UncheckedBounds",
     "capability_name",
     "is_reserved",
 ]
@@ -137,6 +138,29 @@ class NoEffect(NoBounds):
     @property
     def only_reads(self) -> bool:
         return True
+
+
+class UncheckedBounds(Bounds):
+    """Of a capability that only another program has: what a policy says of it, as it was said.
+
+    Nothing is granted by them: no capability has these bounds. That program reads what was said by its own model.
+    """
+
+    model_config = ConfigDict(extra="allow")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _plain(cls, given: Any) -> Any:
+        return dict(_frozen_map(given)) if isinstance(given, Mapping) else given
+
+    def meet(self, other: Self) -> Self:
+        mine, theirs = self.model_extra or {}, other.model_extra or {}
+        both = {**mine, **theirs}
+        for name in mine.keys() & theirs.keys():
+            if type(mine[name]) is not type(theirs[name]):
+                raise ValueError(f"{name}: the two have nothing in common")
+            both[name] = self._met(name, mine[name], theirs[name])
+        return type(self).model_validate(both)
 
 
 class RandomBounds(NoEffect):

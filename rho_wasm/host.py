@@ -93,6 +93,7 @@ class Host:
         way: Way | None = None,
         engines: EngineShelf | EngineFinder | None = None,
         workshop: Workshop | bool = False,
+        elsewhere: bool = False,
     ) -> AsyncIterator[Host]:
         """A host on ``store``: a folder (made if it is not there), ``":memory:"``, or a :class:`Store`.
 
@@ -107,8 +108,11 @@ class Host:
         processes run guests; else this process does. ``way`` is how it calls them (:class:`Sandbox`). ``engines`` has
         the interpreters of tools that are images over one (Python, JavaScript), or is a function that finds them; None
         is this user's own shelf. Nothing is installed there: an image over an engine that is missing is refused.
-        ``workshop`` adds core tools with which a model writes tools; True is a :class:`Workshop` as it comes. A
-        :class:`Store` that was handed in stays open; everything else is closed at the end.
+        ``workshop`` adds core tools with which a model writes tools; True is a :class:`Workshop` as it comes.
+        ``elsewhere``: the store and the policy are another program's, and this host looks at them, stages, switches or
+        replays. It starts without capabilities, extras and values of secrets that the policy speaks of (only
+        ``secrets`` are there): what is not here is denied. A :class:`Store` that was handed in stays open; everything
+        else is closed at the end.
 
         Raises :class:`rho_wasm.errors.PolicyError` and :class:`rho_wasm.errors.StoreError`: then nothing was started.
         """
@@ -121,9 +125,10 @@ class Host:
         own = check_own(capabilities)
         if policy is None:
             policy = Policy()
-        loaded = policy if isinstance(policy, Policy) else Policy.load(policy, capabilities=own)
-        check_grants(loaded, own)
-        known_secrets = secrets_of(loaded, secrets)
+        loaded = policy if isinstance(policy, Policy) else Policy.load(policy, capabilities=own, elsewhere=elsewhere)
+        if not elsewhere:
+            check_grants(loaded, own)
+        known_secrets = secrets_of(loaded, secrets, elsewhere=elsewhere)
         bounds = HostLimits(call=limits) if isinstance(limits, Limits) else limits or HostLimits()
         shelf = engines if isinstance(engines, EngineShelf) else EngineShelf.default()
         find = shelf.find if engines is None or isinstance(engines, EngineShelf) else engines
@@ -173,8 +178,9 @@ class Host:
                     core = [*(builtin_tools() if core is None else core), *workshop_tools(bench)]
                     hearing = bench.hearing(subscriber(on_event))
                 registry = ToolRegistry(core, sources=(source, *sources), outputs=outputs, on_event=on_event)
-                core_names = [tool.name for tool in registry.core_tools()]
-                warn_of_rules_without_tools(loaded, source.live().tools, core=core_names)
+                if not elsewhere:
+                    core_names = [tool.name for tool in registry.core_tools()]
+                    warn_of_rules_without_tools(loaded, source.live().tools, core=core_names)
                 runner = ToolRunner(
                     registry,
                     gate=gate,

@@ -19,14 +19,16 @@ from rho_wasm.capabilities.tools import RunTool, tool_capabilities
 from rho_wasm.dynamic.kv import StoreKv
 from rho_wasm.dynamic.store import Store
 from rho_wasm.events import OnEvent
-from rho_wasm.grants import BOUNDS, HttpBounds, is_reserved
+from rho_wasm.grants import BOUNDS, HttpBounds, UncheckedBounds, is_reserved
 from rho_wasm.policy import Policy
 from rho_wasm.untrusted import type_name
 
 __all__ = [
     "check_grants",
     "check_own",
+    "granted_secrets",
     "host_capabilities",
+    "needs_of_calls",
     "secrets_of",
     "warn_of_rules_without_tools",
     "with_kv_of",
@@ -53,22 +55,41 @@ def check_own(capabilities: Iterable[Capability]) -> tuple[Capability, ...]:
     return own
 
 
-def secrets_of(policy: Policy, given: Mapping[str, str] | None) -> Secrets:
-    """The secrets that grants name, with their values. Raises :class:`PolicyError` for one that has none."""
-    needed = {
+def granted_secrets(policy: Policy) -> frozenset[str]:
+    """The secrets that grants name: only these need a value."""
+    return frozenset(
         name
         for entry in policy.tools.values()
         for bounds in entry.grants.values()
         if isinstance(bounds, HttpBounds)
         for name in bounds.secrets
-    }
-    return Secrets.load(policy.secrets, given=given, needed=needed)
+    )
 
 
-def check_grants(policy: Policy, own: Iterable[Capability]) -> None:
+def secrets_of(policy: Policy, given: Mapping[str, str] | None, *, elsewhere: bool = False) -> Secrets:
+    """The secrets of ``policy`` with their values. Raises :class:`PolicyError` for one that a grant names and that has
+    none. ``elsewhere``: only those that are ``given``, and none is looked for."""
+    if elsewhere:
+        described = {name: each for name, each in policy.secrets.items() if given is not None and name in given}
+        return Secrets.load(described, given=given)
+    return Secrets.load(policy.secrets, given=given, needed=granted_secrets(policy))
+
+
+def needs_of_calls(policy: Policy) -> dict[str, str]:
+    """The values of secrets that a host which is ``elsewhere`` is given all the same, for it is to call guests.
+
+    Raises :class:`PolicyError` for a missing extra, and for a secret that a grant names and that has no value here.
+    """
+    check_grants(policy, (), elsewhere=True)
+    found = secrets_of(policy, None)
+    return {name: secret.value for name in policy.secrets if (secret := found.named(name)) is not None}
+
+
+def check_grants(policy: Policy, own: Iterable[Capability], *, elsewhere: bool = False) -> None:
     """Raises :class:`PolicyError` where ``policy`` grants what a host with ``own`` has not.
 
-    It does not start with less than its operator wrote down.
+    It does not start with less than its operator wrote down. What only another program has is passed over where the
+    policy is ``elsewhere``'s; a missing extra is not.
     """
     known = {**BOUNDS, **{each.name: each.bounds for each in own}}
     missing = frozenset() if http_capabilities() else _HTTP_NAMES
@@ -78,6 +99,8 @@ def check_grants(policy: Policy, own: Iterable[Capability]) -> None:
             if name in missing:
                 words = "needs the extra 'http': pip install 'rho-wasm[http]'"
                 raise policy.refusal(key, words, reason="missing_extra")
+            if elsewhere and isinstance(bounds, UncheckedBounds):
+                continue
             if name not in known:
                 words = "this host has no capability of this name"
                 raise policy.refusal(key, words, reason="policy_unknown_capability")
@@ -90,7 +113,8 @@ def warn_of_rules_without_tools(policy: Policy, tools: Collection[str], *, core:
     if not tools:
         return
     for line, words in policy.unmatched({*tools, *core}):
-        _log.warning("policy%s: %s", "" if line is None else f", line {line}", words)
+        where = "" if policy.source is None else f" {policy.source}"
+        _log.warning("policy%s%s: %s", where, "" if line is None else f", line {line}", words)
 
 
 def host_capabilities(

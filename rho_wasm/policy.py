@@ -33,13 +33,14 @@ from pydantic_core import PydanticCustomError
 
 from rho_wasm.errors import PolicyError
 from rho_wasm.frozen import FrozenMap
-from rho_wasm.grants import BOUNDS, Bounds, HttpBounds, SecretName, ToolCallBounds
+from rho_wasm.grants import BOUNDS, Bounds, HttpBounds, SecretName, ToolCallBounds, UncheckedBounds
 from rho_wasm.limits import MIB, Limits, NaturalInt, PositiveInt
 from rho_wasm.patterns import ToolPattern, matches
 from rho_wasm.policy_file import PolicyFile
-from rho_wasm.policy_grants import KnownCapability, at, checked_grants
+from rho_wasm.policy_grants import KnownCapabilities, KnownCapability, at, checked_grants, refusal
 from rho_wasm.results import KINDS
 from rho_wasm.secret_policy import SecretPolicy
+from rho_wasm.spelling import did_you_mean
 from rho_wasm.untrusted import inert
 
 __all__ = [
@@ -64,7 +65,8 @@ class _Frozen(BaseModel):
 def _known_gates(names: tuple[str, ...]) -> tuple[str, ...]:
     for name in names:
         if name not in KNOWN_GATES:
-            raise ValueError(f"unknown gate {inert(name, limit=80)!r} (known: {', '.join(KNOWN_GATES)})")
+            known = did_you_mean(name, KNOWN_GATES) or f" (known: {', '.join(KNOWN_GATES)})"
+            raise ValueError(f"unknown gate {inert(name, limit=80)!r}{known}")
     if len(set(names)) < len(names):
         raise ValueError("a gate is named twice")
     return names
@@ -79,15 +81,19 @@ def _crashes(reasons: tuple[str, ...] | None) -> tuple[str, ...] | None:
 
 
 def _some_limits(limits: Mapping[str, Any]) -> Mapping[str, int]:
-    for name in limits:
-        if name not in Limits.model_fields:
-            detail = {"name": inert(name, limit=80), "known": ", ".join(sorted(Limits.model_fields))}
-            raise PydanticCustomError("unknown_limit", "unknown limit '{name}' (known: {known})", detail)
+    wrong = []
+    known = {name: value for name, value in limits.items() if name in Limits.model_fields}
+    for name in limits.keys() - known.keys():
+        allowed = did_you_mean(name, Limits.model_fields) or f" (known: {', '.join(sorted(Limits.model_fields))})"
+        words = f"unknown limit {inert(name, limit=80)!r}{allowed}"
+        wrong.append(at((name,), PydanticCustomError("unknown_limit", "{words}", {"words": words})))
     try:
-        checked = Limits.model_validate(dict(limits))
+        checked = Limits.model_validate(known)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        raise ValueError(f"{first['loc'][0]}: {first['msg']}") from None
+        for each in error.errors(include_url=False, include_input=False, include_context=False):
+            wrong.append(at(each["loc"], PydanticCustomError("limit_invalid", "{words}", {"words": each["msg"]})))
+    if wrong:
+        raise refusal(wrong)
     return FrozenMap({name: getattr(checked, name) for name in limits})
 
 
@@ -145,7 +151,7 @@ class ToolPolicy(_Frozen):
     @field_validator("grants", mode="plain")
     @classmethod
     def _known_grants(cls, given: Any, info: ValidationInfo) -> Mapping[str, Bounds]:
-        return checked_grants(given, (info.context or {}).get("bounds", BOUNDS))
+        return checked_grants(given, (info.context or {}).get("known", KnownCapabilities()))
 
 
 class RecordingPolicy(_Frozen):
@@ -185,30 +191,44 @@ class Policy(_Frozen):
 
     @model_validator(mode="after")
     def _secrets_described(self) -> Self:
+        wrong = []
         for pattern, tool in self.tools.items():
             for capability, bounds in tool.grants.items():
                 for name in bounds.secrets if isinstance(bounds, HttpBounds) else ():
                     if name not in self.secrets:
                         where = ("tools", pattern, "grants", capability, "secrets")
-                        words = "there is no [secrets.{name}], which says where it is and what it is for"
-                        raise at(where, PydanticCustomError("unknown_secret", words, {"name": name}))
+                        words = f"there is no [secrets.{name}], which says where it is and what it is for"
+                        words += did_you_mean(name, self.secrets)
+                        wrong.append(at(where, PydanticCustomError("unknown_secret", "{words}", {"words": words})))
+        if wrong:
+            raise refusal(wrong)
         return self
 
     @classmethod
-    def parse(cls, values: Mapping[str, Any], *, capabilities: Iterable[KnownCapability] = ()) -> Self:
+    def parse(
+        cls, values: Mapping[str, Any], *, capabilities: Iterable[KnownCapability] = (), elsewhere: bool = False
+    ) -> Self:
         """The policy that ``values`` say, as a TOML file does.
 
-        ``capabilities`` are a host's own, beside those that ship. Raises pydantic's ``ValidationError``.
+        ``capabilities`` are a host's own, beside those that ship. ``elsewhere``: another program, which may have more,
+        goes by it. Then grants of what is not known here are kept as they were said (:attr:`elsewhere`), unless the
+        name is like one that ships. Raises pydantic's ``ValidationError``.
         """
         known = {**BOUNDS, **{own.name: own.bounds for own in capabilities}}
-        return cls.model_validate(values, context={"bounds": known})
+        return cls.model_validate(values, context={"known": KnownCapabilities(known, elsewhere)})
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], *, capabilities: Iterable[KnownCapability] = ()) -> Self:
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        capabilities: Iterable[KnownCapability] = (),
+        elsewhere: bool = False,
+    ) -> Self:
         """The policy in a TOML file of at most 1 MiB, never a pipe or a device, which might be waited for without end.
 
-        ``capabilities`` are a host's own: grants of others than those and the ones that ship are refused. Raises
-        :class:`PolicyError`, which names file, line and key.
+        ``capabilities`` are a host's own: grants of others than those and the ones that ship are refused, unless the
+        policy is ``elsewhere``'s (see :meth:`parse`). Raises :class:`PolicyError`, which names file, line and key.
         """
         name = os.fspath(path)
         if Path(name).exists() and not Path(name).is_file():
@@ -230,7 +250,7 @@ class Policy(_Frozen):
             raise PolicyError(detail, reason="policy_unreadable", source=name) from None
         file = PolicyFile(name, text)
         try:
-            policy = cls.parse(values, capabilities=capabilities)
+            policy = cls.parse(values, capabilities=capabilities, elsewhere=elsewhere)
         except ValidationError as error:
             raise file.refusal(error, cls) from None
         policy._file = file
@@ -248,6 +268,16 @@ class Policy(_Frozen):
         """What the policy grants to ``tool``, by capability."""
         entry = self._granting(tool)
         return FrozenMap() if entry is None else self.tools[entry].grants
+
+    @property
+    def elsewhere(self) -> tuple[tuple[str, str], ...]:
+        """Pattern and capability of each grant of what only another program has. It grants nothing here."""
+        return tuple(
+            (pattern, name)
+            for pattern, entry in self.tools.items()
+            for name, bounds in entry.grants.items()
+            if isinstance(bounds, UncheckedBounds)
+        )
 
     def explain(self, tool: str) -> list[tuple[int | None, str]]:
         """What the policy says about ``tool``: the line of the file (None without one), and the words.
@@ -284,10 +314,15 @@ class Policy(_Frozen):
                     where = ("tools", entry, "grants", capability, "tools")
                     rules += [(where, pattern) for pattern in bounds.tools]
         return [
-            (self.line(*where), f"{'.'.join(where)}: no tool matches {pattern!r}")
+            (self.line(*where), f"{'.'.join(where)}: {_no_tool(where, pattern)}")
             for where, pattern in rules
             if not any(matches(pattern, name) for name in names)
         ]
+
+    @property
+    def source(self) -> str | None:
+        """The policy's file; None without one."""
+        return None if self._file is None else self._file.name
 
     def line(self, *key: str) -> int | None:
         """Where ``key`` stands in the policy's file, or the nearest table around it; None without a file."""
@@ -314,6 +349,12 @@ class Policy(_Frozen):
             for name, value in self.tools[pattern].limits.items():
                 decided[name] = (pattern, value)
         return decided
+
+
+def _no_tool(where: Sequence[str], pattern: str) -> str:
+    if where[-1] == "tools" and len(where) > 1:
+        return f"no tool of the store and no core tool here matches {pattern!r}; a program may have more"
+    return f"no tool matches {pattern!r}"
 
 
 def _toml(value: Any) -> str:

@@ -11,12 +11,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, get_args
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
-from rho_wasm.errors import PolicyError
+from rho_wasm.errors import PolicyError, PolicyProblem
+from rho_wasm.policy_grants import unknown_key
 from rho_wasm.untrusted import inert
 
 __all__ = ["PolicyFile"]
 
+_MOST_PROBLEMS: Final = 10
 _REASONS: Final = {
     "extra_forbidden": "policy_unknown_key",
     "unknown_bound": "policy_unknown_key",
@@ -55,18 +58,31 @@ class PolicyFile:
         return f"{self.name}, line {line}" if line is not None else self.name
 
     def refusal(self, error: ValidationError, model: type[BaseModel]) -> PolicyError:
-        """The first thing wrong, as an error that names file, line, key and what is allowed."""
-        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        key = [str(step) for step in first["loc"] if step != "[key]"]
-        if first["type"] == "extra_forbidden":
-            allowed = ", ".join(sorted(_fields(model, key[:-1])))
-            words = f"unknown key (allowed: {allowed})"
-        elif first["type"] == "tuple_type":
+        """What is wrong, in the order of the file: an error that names file, line, key and what is allowed."""
+        found = [
+            self._problem(each, model)
+            for each in error.errors(include_url=False, include_input=False, include_context=False)
+        ]
+        found.sort(key=lambda problem: (problem.line is None, problem.line or 0))
+        first = found[0]
+        return PolicyError(
+            str(first),
+            reason=first.reason,
+            source=self.name if first.line is None else f"{self.name}, line {first.line}",
+            problems=found[:_MOST_PROBLEMS],
+            more=max(0, len(found) - _MOST_PROBLEMS),
+        )
+
+    def _problem(self, error: ErrorDetails, model: type[BaseModel]) -> PolicyProblem:
+        key = [str(step) for step in error["loc"] if step != "[key]"]
+        if error["type"] == "extra_forbidden":
+            words = unknown_key(key[-1], _fields(model, key[:-1]))
+        elif error["type"] == "tuple_type":
             words = "should be a list"
         else:
-            words = first["msg"].removeprefix("Value error, ")
-        reason = _REASONS.get(first["type"], "policy_invalid")
-        return PolicyError(f"{inert('.'.join(key), limit=200)}: {words}", reason=reason, source=self.place(key))
+            words = error["msg"].removeprefix("Value error, ")
+        reason = _REASONS.get(error["type"], "policy_invalid")
+        return PolicyProblem(reason, inert(".".join(key), limit=200), words, self.line_of(key))
 
 
 def _paths(line: str) -> Iterator[tuple[str, ...]]:

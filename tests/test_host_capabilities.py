@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from rho_wasm import (
@@ -14,6 +15,7 @@ from rho_wasm import (
     Bounds,
     CapabilityContext,
     CapabilityError,
+    CapabilityFailed,
     Host,
     NameInvalid,
     Policy,
@@ -24,7 +26,7 @@ from rho_wasm import (
     capability,
 )
 from rho_wasm.capabilities import Capability
-from rho_wasm.host_capabilities import check_grants
+from rho_wasm.host_capabilities import check_grants, needs_of_calls
 from rho_wasm.sandbox.ways import Way, why_not_native
 from rho_wasm.testing import asking_guest
 
@@ -128,7 +130,8 @@ async def test_what_the_manifest_does_not_declare_is_undeclared_however_much_is_
 async def test_a_capability_that_fails_tells_the_guest_nothing_and_is_no_strike(tmp_path: Path, way: Way) -> None:
     rules = policy({"*": {"invoice.broken": {}}})
     guests = (asking_guest("ask", "invoice.broken"), asking_guest("trap", "invoice.broken", then="unreachable"))
-    async with host(tmp_path, rules, *guests, way=way) as opened:
+    told: list[Any] = []
+    async with host(tmp_path, rules, *guests, way=way, on_event=told.append) as opened:
         kind, message = denied(await ask(opened, "ask"))
         assert kind == "unavailable"
         assert "hunter2" not in message
@@ -137,6 +140,13 @@ async def test_a_capability_that_fails_tells_the_guest_nothing_and_is_no_strike(
             assert (result.kind, result.reason) == ("host", "capability_fault")
             assert "hunter2" not in result.text
         assert opened.source.strikes() == ()
+        with anyio.fail_after(10):
+            while len(failed := [each for each in told if isinstance(each, CapabilityFailed)]) < 5:
+                await anyio.lowlevel.checkpoint()
+    assert {(each.capability, each.error) for each in failed} == {
+        ("invoice.broken", "ValueError: the password is hunter2")
+    }
+    assert [each.tool for each in failed] == ["ask"] + 4 * ["trap"]
 
 
 @pytest.mark.slow
@@ -234,6 +244,50 @@ async def test_a_host_does_not_start_with_less_than_its_policy_grants(tmp_path: 
             pass
 
 
+async def test_what_was_staged_elsewhere_is_denied_there_and_granted_by_the_program_that_has_it(tmp_path: Path) -> None:
+    file = tmp_path / "policy.toml"
+    file.write_text('[tools.ask]\ngrants."invoice.lookup" = { most = 1 }\n')
+    rules, guest = Policy.load(file, elsewhere=True), asking_guest("ask", "invoice.lookup", times=2)
+    async with Host.open(tmp_path / "s", core=[], policy=rules, elsewhere=True) as opened:
+        live = await opened.source.activate(await opened.source.stage(add=[guest], author="operator"))
+        assert [grant.capability for grant in live.tools["ask"].grants] == ["invoice.lookup"]
+        assert denied(await ask(opened, "ask", number="7"))[0] == "denied"
+    async with host(tmp_path / "s", file) as opened:
+        assert denied(await ask(opened, "ask", number="7")) == ("quota", "1 invoices in a call")
+    with pytest.raises(PolicyError, match=r"line 2: .*this host has no capability of this name"):
+        async with Host.open(tmp_path / "s", policy=rules):
+            pass
+    with pytest.raises(PolicyError, match="bounds are those of another"):
+        async with host(tmp_path / "s", rules):
+            pass
+
+
+async def test_a_host_for_another_program_looks_for_no_secret_and_has_those_that_it_is_given(tmp_path: Path) -> None:
+    grants = {"http.fetch": {"hosts": ["https://api.example"], "secrets": ["key"]}}
+    secrets = {"key": {"origin": "https://api.example", "env": "NOWHERE_SET"}, "other": {"origin": "https://a.example"}}
+    rules = Policy.parse({"tools": {"t": {"grants": grants}}, "secrets": secrets})
+    async with Host.open(":memory:", policy=rules, elsewhere=True):
+        pass
+    async with Host.open(":memory:", policy=rules, elsewhere=True, secrets={"key": "hunter2-hunter2"}):
+        pass
+    with pytest.raises(PolicyError, match=r"no \[secrets\] says"):
+        async with Host.open(":memory:", policy=rules, elsewhere=True, secrets={"nil": "hunter2-hunter2"}):
+            pass
+    with pytest.raises(PolicyError, match="NOWHERE_SET is not set"):
+        needs_of_calls(rules)
+
+
+def test_what_calls_need_is_the_values_of_secrets_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    grants = {"http.fetch": {"hosts": ["https://api.example"], "secrets": ["key"]}, "own.thing": {}}
+    secrets = {"key": {"origin": "https://api.example", "env": "THE_KEY"}, "other": {"origin": "https://a.example"}}
+    rules = Policy.parse({"tools": {"t": {"grants": grants}}, "secrets": secrets}, elsewhere=True)
+    monkeypatch.setenv("THE_KEY", "hunter2-hunter2")
+    assert needs_of_calls(rules) == {"key": "hunter2-hunter2"}
+    monkeypatch.setattr("rho_wasm.capabilities.http.find_spec", lambda name: None)
+    with pytest.raises(PolicyError, match=r"'rho-wasm\[http\]'"):
+        needs_of_calls(rules)
+
+
 @pytest.mark.slow
 async def test_a_secret_that_is_granted_and_has_no_value_keeps_the_host_from_starting(tmp_path: Path) -> None:
     grants = {"http.fetch": {"hosts": ["https://api.example"], "secrets": ["key"]}}
@@ -291,5 +345,9 @@ async def test_a_rule_that_means_no_tool_is_warned_of_once_there_are_tools(
     async with Host.open(tmp_path, policy=rules, capabilities=OWN):
         assert caplog.messages == [
             "policy: tools.aks: no tool matches 'aks'",
-            "policy: tools.aks.grants.tool.call.tools: no tool matches 'rea_*'",
+            "policy: tools.aks.grants.tool.call.tools: no tool of the store and no core tool here matches 'rea_*'; "
+            "a program may have more",
         ]
+        caplog.clear()
+    async with Host.open(tmp_path, policy=rules, capabilities=OWN, elsewhere=True):
+        assert caplog.messages == []

@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from rho_wasm.errors import PolicyError
-from rho_wasm.grants import Bounds, HttpBounds
+from rho_wasm.grants import Bounds, HttpBounds, UncheckedBounds
 from rho_wasm.limits import Limits
 from rho_wasm.policy import GatePolicy, Policy, SecretPolicy, StrikePolicy
 
@@ -150,7 +150,11 @@ def test_without_gates_leaves_everything_else(file: Path) -> None:
             "policy_unknown_key",
             "line 3: tools.a.limit: unknown key (allowed: grants, limits)",
         ),
-        ('[tools."a"]\nlimits = { fule = 1 }\n', "policy_unknown_key", "line 2: tools.a.limits: unknown limit 'fule'"),
+        (
+            '[tools."a"]\nlimits = { fule = 1 }\n',
+            "policy_unknown_key",
+            "line 2: tools.a.limits.fule: unknown limit 'fule'; did",
+        ),
         ('gates.on = ["all"]', "policy_invalid", "unknown gate 'all' (known: examples, replay, approval)"),
         ('gates.on = ["approval", "approval"]', "policy_invalid", "named twice"),
         ('gates.on = "examples"', "policy_invalid", "line 1: gates.on: should be a list"),
@@ -163,7 +167,7 @@ def test_without_gates_leaves_everything_else(file: Path) -> None:
         ('[strikes]\non_strikes = "ignore"', "policy_invalid", "'revert' or 'suspend'"),
         ('[isolation]\nmode = "process"', "policy_invalid", "line 2: isolation.mode"),
         ("[guests]\nhalt = 1", "policy_invalid", "line 2: guests.halt"),
-        ("[tools.a]\nlimits.fuel = -1", "policy_invalid", "line 2: tools.a.limits: fuel"),
+        ("[tools.a]\nlimits.fuel = -1", "policy_invalid", "line 2: tools.a.limits.fuel: Input should be greater"),
         ("[tools.a]\nlimits.deadline_ms = 60_001", "policy_invalid", "60000"),
         ('[tools."a*b"]', "policy_invalid", "'a*b' is no tool name"),
         ('[tools.""]', "policy_invalid", "is no tool name"),
@@ -225,6 +229,54 @@ def test_a_wrong_file_refuses_to_start_and_says_where(tmp_path: Path, text: str,
     assert error.reason == reason
     assert words in str(error)
     assert str(error).isprintable()
+
+
+MANY = """\
+[gates]
+on = ["replai"]
+
+[tools.reader]
+limits = { fule = 1, memory_bytes = 0 }
+
+[tools.reader.grants]
+"kv.get" = true
+"kv.put" = { keys = "many", bites = 1 }
+"kv.gett" = {}
+kv.list = {}
+
+[recording]
+"""
+
+
+def test_everything_that_is_wrong_is_told_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
+    error = refusal(tmp_path, MANY)
+    found = [(each.line, each.reason, each.key, each.message) for each in error.problems]
+    assert [(line, reason, key) for line, reason, key, _ in found] == [
+        (2, "policy_invalid", "gates.on"),
+        (5, "policy_unknown_key", "tools.reader.limits.fule"),
+        (5, "policy_invalid", "tools.reader.limits.memory_bytes"),
+        (8, "policy_invalid", "tools.reader.grants.kv.get"),
+        (9, "policy_invalid", "tools.reader.grants.kv.put.keys"),
+        (9, "policy_unknown_key", "tools.reader.grants.kv.put.bites"),
+        (10, "policy_unknown_capability", "tools.reader.grants.kv.gett"),
+        (11, "policy_unknown_capability", "tools.reader.grants.kv"),
+        (13, "policy_unknown_key", "recording"),
+    ]
+    words = [message for *_, message in found]
+    for number, meant in ((0, "replay"), (1, "fuel"), (5, "bytes"), (6, "kv.get"), (8, "recordings")):
+        assert words[number].endswith(f"; did you mean {meant!r}?"), words[number]
+    assert words[7] == "unknown capability 'kv': a name with a dot is quoted: \"kv.list\""
+    assert (error.reason, error.detail, error.more) == (found[0][1], f"gates.on: {words[0]}", 0)
+    assert "\nline 10: tools.reader.grants.kv.gett: unknown capability" in str(error)
+    assert error.as_json()["problems"][3]["line"] == 8
+
+
+def test_ten_things_are_told_and_the_others_counted(tmp_path: Path) -> None:
+    path = tmp_path / "policy.toml"
+    path.write_text("".join(f"key_{number} = 1\n" for number in range(25)))
+    with pytest.raises(PolicyError, match=r"\(and 15 more\)\Z") as caught:
+        Policy.load(path)
+    assert (len(caught.value.problems), caught.value.more) == (10, 15)
 
 
 def test_a_file_that_is_not_utf8_refuses_to_start(tmp_path: Path) -> None:
@@ -314,7 +366,11 @@ def test_rules_that_mean_no_tool_are_told(tmp_path: Path) -> None:
     assert policy.unmatched(["weather_now"]) == [
         (11, "tools.weather_none: no tool matches 'weather_none'"),
         (20, "recordings.skip: no tool matches 'weather_none'"),
-        (9, "tools.weather_now.grants.tool.call.tools: no tool matches 'no_*'"),
+        (
+            9,
+            "tools.weather_now.grants.tool.call.tools: no tool of the store and no core tool here matches 'no_*'; "
+            "a program may have more",
+        ),
     ]
     assert policy.unmatched(["weather_now", "weather_none", "no_thing"]) == []
 
@@ -344,6 +400,34 @@ def test_capabilities_of_a_host_are_known_where_they_are_named(tmp_path: Path) -
     wrong = {"tools": {"a": {"grants": {"invoice.lookup": {"prefixes": [7]}}}}}
     with pytest.raises(ValidationError, match="prefixes"):
         Policy.parse(wrong, capabilities=[Known("invoice.lookup", Invoices)])
+
+
+def test_what_only_another_program_has_is_kept_as_it_was_said_and_grants_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "own.toml"
+    path.write_text('[tools.a.grants]\n"invoice.lookup" = { prefixes = ["A"], most = 3 }\n"kv.get" = {}\n')
+    policy = Policy.load(path, elsewhere=True)
+    assert policy.elsewhere == (("a", "invoice.lookup"),)
+    bounds = policy.grants_for("a")["invoice.lookup"]
+    assert bounds.model_dump(mode="json") == {"prefixes": ["A"], "most": 3}
+    assert policy.explain("a")[0] == (2, 'tools."a" grants."invoice.lookup" = { prefixes = ["A"], most = 3 }')
+    assert bounds.meet(UncheckedBounds.model_validate({"most": 1, "of": "x"})).model_dump() == {
+        "prefixes": ["A"],
+        "most": 1,
+        "of": "x",
+    }
+    with pytest.raises(ValueError, match="most: the two have nothing in common"):
+        bounds.meet(UncheckedBounds.model_validate({"most": "x"}))
+    path.write_text("[tools.a.grants]\n'invoice.lookup'.since = 2026-01-01\n")
+    with pytest.raises(PolicyError, match="plain data"):
+        Policy.load(path, elsewhere=True)
+
+
+@pytest.mark.parametrize("name", ["htp.fetch", "kv.gett", "kv.own", "lookup", "Invoice.lookup", "randmo.bytes"])
+def test_what_is_like_a_capability_that_ships_is_no_other_programs(name: str) -> None:
+    with pytest.raises(ValidationError, match="unknown capability"):
+        Policy.parse({"tools": {"a": {"grants": {name: {}}}}}, elsewhere=True)
+    own = [Known(name, Invoices)]
+    assert Policy.parse({"tools": {"a": {"grants": {name: {}}}}}, capabilities=own).elsewhere == ()
 
 
 def test_a_secret_stands_in_one_place_and_in_a_header_that_is_not_the_connections() -> None:

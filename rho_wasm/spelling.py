@@ -1,0 +1,36 @@
+"""Names that were probably meant, for whoever mistyped one."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Final
+
+__all__ = ["did_you_mean", "nearest", "one_slip_apart"]
+
+_LIKENESS: Final = 0.7
+_MOST_CHARS: Final = 128
+"""Of a name that is compared: what a reader would not read is not worth the time."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """Which of ``known`` is written most like ``name``; None where none is."""
+    found = difflib.get_close_matches(name[:_MOST_CHARS].lower(), sorted(known), n=1, cutoff=_LIKENESS)
+    return found[0] if found else None
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The end of a sentence about the unknown ``name``; nothing where no name is near."""
+    meant = nearest(name, known)
+    return "" if meant is None else f"; did you mean {meant!r}?"
+
+
+def one_slip_apart(one: str, other: str) -> bool:
+    """Whether one character too many, too few, another one, or two in the wrong order make ``one`` of ``other``."""
+    if len(one) < len(other):
+        one, other = other, one
+    start = next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), len(other))
+    rest, others = one[start:], other[start:]
+    if len(one) > len(other):
+        return rest[1:] == others
+    return rest[1:] == others[1:] or (rest[1::-1] == others[:2] and rest[2:] == others[2:])
