@@ -13,6 +13,7 @@ from rho_wasm.calls import ToolCall
 from rho_wasm.results import ToolResult
 
 __all__ = [
+    "CapabilityFailed",
     "Event",
     "GenerationSwitched",
     "OnEvent",
@@ -130,6 +131,21 @@ class SourceFailed:
     tools: tuple[str, ...] = field(default=())
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapabilityFailed:
+    """``capability`` failed in the host, in ``call``: the guest was told ``unavailable``, and nothing of ``error``.
+
+    ``error`` is one inert line of what was raised. Told for the first 8 in a call, and logged. What the world does
+    (a name that does not resolve, a server that is slow) is none.
+    """
+
+    call: ToolCall
+    tool: str
+    capability: str
+    error: str
+    session_id: str | None = None
+
+
 Event: TypeAlias = (
     ToolRunning
     | ToolProgress
@@ -139,6 +155,7 @@ Event: TypeAlias = (
     | StrikeCounted
     | ToolQuarantined
     | SourceFailed
+    | CapabilityFailed
 )
 OnEvent: TypeAlias = Callable[[Event], Any]
 

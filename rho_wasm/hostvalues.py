@@ -56,29 +56,33 @@ _SETS: Final = (set, frozenset)
 _WIDEST_INT_BITS: Final = 8_192  # Its decimal text has 2,467 digits; beyond, that text costs quadratic time.
 
 
-def plain(value: Any, *, max_depth: int = 64, max_items: int = 100_000, wide_ints: bool = False) -> Any:
+def plain(
+    value: Any, *, max_depth: int = 64, max_items: int = 100_000, wide_ints: bool = False, named: bool = True
+) -> Any:
     """``value`` as exact plain data, copied.
 
     Maps of any ``dict`` kind, pydantic models and dataclasses become maps; lists, tuples, sets and deques lists (sets
     in a fixed order); text, numbers and bytes of a subclass their plain kin; enumerations their value if that is text,
     else their name; dates, times and durations, UUIDs, decimals and paths text; callables and classes their name;
     integers beyond plain data's range their digits (with ``wide_ints`` they stay); lone surrogates U+FFFD. Anything
-    else becomes its class's name in angle brackets: nothing of it can be read without running it.
+    else becomes its class's name in angle brackets: nothing of it can be read without running it. Without ``named``
+    what would be a mere name is refused.
 
     Raises :class:`NotPlain` for a cycle, for a coroutine or generator that nobody finished, for an integer of more
     than 8,192 bits, for keys that have no text or the same text, and :class:`TooLarge` beyond ``max_depth`` nested
     lists and maps or ``max_items`` items (counted as :func:`rho_wasm.plain.encode` does).
     """
-    return _Maker(max_depth, max_items, wide_ints).make(value, max_depth)
+    return _Maker(max_depth, max_items, wide_ints, named).make(value, max_depth)
 
 
 class _Maker:
-    __slots__ = ("inside", "items", "max_depth", "max_items", "wide_ints")
+    __slots__ = ("inside", "items", "max_depth", "max_items", "named", "wide_ints")
 
-    def __init__(self, max_depth: int, max_items: int, wide_ints: bool) -> None:
+    def __init__(self, max_depth: int, max_items: int, wide_ints: bool, named: bool) -> None:
         self.max_depth = max_depth
         self.max_items = max_items
         self.wide_ints = wide_ints
+        self.named = named
         self.items = 1
         self.inside: set[int] = set()
 
@@ -178,6 +182,8 @@ class _Maker:
         if _is_one(kind, _UNFINISHED):
             raise NotPlain("$", type_name(value), "it has to be awaited, or made a list of, before it is an answer")
         text = _builtin_text(value, kind, bases)
+        if text is None and not self.named:
+            raise NotPlain("$", type_name(value), "it has nothing that can be read but its name")
         return text if text is not None else _name(value, kind, bases)
 
 

@@ -6,9 +6,10 @@ import types
 import typing
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Literal, TypeAlias, Union
+from typing import Annotated, Any, Final, Literal, Never, NoReturn, TypeAlias, Union
 
-from pydantic import BaseModel, ConfigDict, PlainValidator, TypeAdapter
+from pydantic import BaseModel, ConfigDict, PlainValidator, TypeAdapter, ValidationError
+from pydantic.errors import PydanticUserError
 
 from rho_wasm.calls import ToolCall, ToolContext
 from rho_wasm.cancellation import let_through
@@ -16,13 +17,15 @@ from rho_wasm.errors import CapabilityError
 from rho_wasm.grants import BOUNDS, Bounds, NoBounds, capability_name, is_reserved
 from rho_wasm.host_threads import HostThreads, NoThread
 from rho_wasm.signatures import arguments_model, is_async
+from rho_wasm.untrusted import inert, type_name
 
-__all__ = ["Arguments", "Capability", "CapabilityContext", "capability"]
+__all__ = ["Arguments", "Capability", "CapabilityContext", "capability", "problem_text"]
 
 Now: TypeAlias = Callable[[Any, "CapabilityContext"], Any]
 Later: TypeAlias = Callable[[Any, "CapabilityContext"], Awaitable[Any]]
 
 _PLAIN: Final = (type(None), bool, int, float, str, bytes, Any)
+_ANNOTATION_CHARS: Final = 200
 
 
 class Arguments(BaseModel):
@@ -63,10 +66,11 @@ class Capability:
 
     ``arguments`` is the model that a guest's arguments must fit, ``bounds`` the model of what a grant may narrow.
     Exactly one of ``now`` and ``later`` answers, from (the arguments, the context): ``now`` at once, on any thread,
-    without waiting for anything; ``later`` on the event loop, in the task of the call. Both answer plain data (other
-    values are made plain), raise :class:`CapabilityError` to answer an error to the guest, and whatever else they raise
-    is ``unavailable`` to the guest, in words that say nothing of it. ``read_only``: it changes nothing outside the
-    call, whatever its bounds.
+    without waiting for anything; ``later`` on the event loop, in the task of the call. Both answer plain data (models,
+    dataclasses, dates and the like are made plain, as of tools; what has nothing to read but a name is refused), and
+    raise :class:`CapabilityError` to answer an error to the guest. Whatever else they raise or answer the guest is told
+    as ``unavailable``, in words that say nothing of it, and the host as :class:`rho_wasm.CapabilityFailed`.
+    ``read_only``: it changes nothing outside the call, whatever its bounds.
 
     Raises ValueError for a wrong name, TypeError for anything else that is wrong.
     """
@@ -99,15 +103,19 @@ def capability(
         async def lookup(number: str, context: CapabilityContext) -> dict[str, str]: ...
 
     The guest's arguments come by name, checked against the annotations (a text is no number); a parameter annotated
-    :class:`CapabilityContext` gets that. An async function is awaited in the task of the call. A sync one runs in a
+    :class:`CapabilityContext` gets that. So is its answer: one that the return annotation does not allow is a fault of
+    the host's, as an exception is. An async function is awaited in the task of the call. A sync one runs in a
     daemon thread, at most 16 of which may be left behind by calls that ended before it; ``quick`` says that it needs
     no thread of its own: then it is called wherever the guest runs, the event loop's thread too, and must be safe to
     call from several threads at once and wait for nothing. ``bounds`` is the model of what a policy may narrow (a
     subclass of :class:`Bounds`); the function finds it in ``context.bounds``.
 
     Raises ValueError for a name that is not two or more lower-case words joined by dots, or is one of the host's
-    (``kv.``, ``http.`` and so on); TypeError for a function that :func:`rho_wasm.tool` would not take.
+    (``kv.``, ``http.`` and so on); TypeError for a function that :func:`rho_wasm.tool` would not take, for a return
+    annotation that no answer can be checked against, and where there is no name.
     """
+    if not isinstance(name, str):
+        raise TypeError('a capability needs a name, two or more words: @capability("invoice.lookup")')
     if is_reserved(capability_name(name)):
         raise ValueError(f"{name}: names that begin as those of {', '.join(sorted(BOUNDS))} do are the host's own")
 
@@ -115,7 +123,7 @@ def capability(
         arguments, context_name = arguments_model(
             function, context=CapabilityContext, what="a capability", strict=True, field=_strictness
         )
-        own = _Function(function, context_name)
+        own = _Function(function, context_name, _answer_check(function, name))
         now, later = None, None
         if quick:
             if is_async(function):
@@ -129,20 +137,45 @@ def capability(
 
 
 @dataclass(frozen=True, slots=True)
+class _AnswerCheck:
+    """Holds a function to its return annotation."""
+
+    adapter: TypeAdapter[Any]
+    annotation: str
+
+    def held(self, answer: Any) -> Any:
+        try:
+            self.adapter.validate_python(answer, strict=True)
+        except ValidationError as error:
+            raise TypeError(
+                f"the answer, a {type_name(answer)}, is not the {self.annotation} of its annotation: "
+                f"{problem_text(error, whole='the answer')}"
+            ) from None
+        return answer
+
+
+@dataclass(frozen=True, slots=True)
 class _Function:
-    """A host's function, and which of its parameters takes the context."""
+    """A host's function, which of its parameters takes the context, and what its answer is held to."""
 
     function: Callable[..., Any]
     context_name: str | None
+    check: _AnswerCheck | None
 
     def call(self, arguments: BaseModel, context: CapabilityContext) -> Any:
+        return self._held(self._begin(arguments, context))
+
+    async def wait_for(self, arguments: BaseModel, context: CapabilityContext) -> Any:
+        return self._held(await self._begin(arguments, context))
+
+    def _begin(self, arguments: BaseModel, context: CapabilityContext) -> Any:
         values = {name: getattr(arguments, name) for name in type(arguments).model_fields}
         if self.context_name is not None:
             values[self.context_name] = context
         return self.function(**values)
 
-    async def wait_for(self, arguments: BaseModel, context: CapabilityContext) -> Any:
-        return await self.call(arguments, context)
+    def _held(self, answer: Any) -> Any:
+        return answer if self.check is None else self.check.held(answer)
 
 
 class _InThread:
@@ -156,7 +189,7 @@ class _InThread:
         try:
             outcome = await self._threads.run(self._function.call, arguments, context)
         except NoThread as full:
-            raise CapabilityError("unavailable", str(full), capability=context.capability) from None
+            raise CapabilityError("unavailable", str(full), capability=context.capability, fault=True) from None
         raised = outcome.error
         if raised is None:
             return outcome.value
@@ -165,6 +198,29 @@ class _InThread:
             raise raised
         # SystemExit and the like end what they are raised in: the thread's work here, not the task of the call.
         raise RuntimeError(f"the thread of {context.capability} was ended") from raised
+
+
+def problem_text(error: ValidationError, *, whole: str) -> str:
+    """The first problem in inert words, without what was given; ``whole`` is what it is called if it is all of it."""
+    problems = error.errors(include_url=False, include_input=False, include_context=False)
+    where = ".".join(str(step) for step in problems[0]["loc"]) or whole
+    words = problems[0]["msg"].removeprefix("Value error, ")
+    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+    return f"{inert(where, limit=120)}: {inert(words, limit=300)}{more}"
+
+
+def _answer_check(function: Callable[..., Any], name: str) -> _AnswerCheck | None:
+    """None where every answer is allowed, or none."""
+    annotation = typing.get_type_hints(function, include_extras=True).get("return", Any)
+    if annotation in (Any, object, NoReturn, Never):
+        return None
+    shown = annotation.__name__ if isinstance(annotation, type) else str(annotation)
+    shown = inert(shown, limit=_ANNOTATION_CHARS)
+    try:
+        return _AnswerCheck(TypeAdapter(annotation), shown)
+    except PydanticUserError as error:
+        why = inert(str(error).partition("\n")[0], limit=300)
+        raise TypeError(f"{name}: no answer can be checked against the return annotation {shown}: {why}") from None
 
 
 def _strictness(annotation: Any) -> Any:

@@ -100,7 +100,7 @@ async def _in_thread(threads: HostThreads, function: Callable[[], Any]) -> Any:
     try:
         outcome = await threads.run(function)
     except NoThread as error:
-        raise CapabilityError("unavailable", f"the host has no thread to read files in: {error}") from None
+        raise CapabilityError("unavailable", f"the host has no thread to read files in: {error}", fault=True) from None
     if outcome.error is None:
         return outcome.value
     try:

@@ -69,7 +69,9 @@ def parts_of(path: str) -> tuple[str, ...]:
 
 def fault(what: str, error: OSError) -> CapabilityError:
     """``unavailable``: the host could not do ``what``. The text of ``error`` would name paths, its number does not."""
-    return CapabilityError("unavailable", f"the host cannot {what}: {os.strerror(error.errno or errno.EIO)}")
+    return CapabilityError(
+        "unavailable", f"the host cannot {what}: {os.strerror(error.errno or errno.EIO)}", fault=True
+    )
 
 
 @contextmanager

@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from pydantic import BaseModel, ValidationError
 
 from rho_wasm import plain
 from rho_wasm.calls import ToolContext
-from rho_wasm.capabilities.capability import Capability, CapabilityContext
+from rho_wasm.capabilities.capability import Capability, CapabilityContext, problem_text
 from rho_wasm.errors import CapabilityError, PlainError, TooLarge
+from rho_wasm.events import CapabilityFailed
 from rho_wasm.grants import Bounds
 from rho_wasm.limits import Limits
 from rho_wasm.results import CallLog
 from rho_wasm.sandbox.log import LogBuffer
 from rho_wasm.sandbox.state import LATER
-from rho_wasm.untrusted import inert
+from rho_wasm.untrusted import exception_text, exception_trace
 
-__all__ = ["Granted", "GrantedCapabilities"]
+__all__ = ["Granted", "GrantedCapabilities", "TellFailure"]
 
+TellFailure: TypeAlias = Callable[[CapabilityFailed, bool], None]
+"""Takes an event, and whether this is the event loop's thread."""
+
+_log = logging.getLogger("rho_wasm")
 _SEED_BYTES: Final = 32
+_FAILURES_TOLD: Final = 8
+"""In one call: a guest can ask again and again for what fails."""
+_TRACE_LINES: Final = 12
 
 
 class Granted(NamedTuple):
@@ -37,12 +46,16 @@ class GrantedCapabilities:
 
     A guest that guesses learns nothing: what there is and was not granted, and what there is not, are denied alike.
     ``granted`` is what it has, by name. With ``clock.now`` among it the guest's own clock begins at ``clock_ns()``, and
-    with ``random.bytes`` its own randomness is what the operating system gives.
+    with ``random.bytes`` its own randomness is what the operating system gives. A capability that fails (it raises
+    what is no :class:`CapabilityError`, answers what it must not, or says that the fault is the host's) is logged, and
+    told to ``failed``.
     """
 
     __slots__ = (
         "_artifact",
         "_context",
+        "_failed",
+        "_failures",
         "_generation",
         "_granted",
         "_limits",
@@ -63,6 +76,7 @@ class GrantedCapabilities:
         context: ToolContext,
         limits: Limits,
         clock_ns: Callable[[], int] = time.time_ns,
+        failed: TellFailure | None = None,
     ) -> None:
         self._granted = granted
         self._tool = tool
@@ -72,6 +86,8 @@ class GrantedCapabilities:
         self._limits = limits
         self._lines: LogBuffer | None = None
         self._used: dict[str, int] = {}
+        self._failed = failed
+        self._failures = 0
         context.meter.call_depth = limits.host_call_depth
         self.clock_ns = clock_ns() if "clock.now" in granted else None
         self.seed = os.urandom(_SEED_BYTES) if "random.bytes" in granted else None
@@ -82,16 +98,24 @@ class GrantedCapabilities:
         now = asked.capability.now
         if now is None:
             return LATER
-        return self._plain(now(_checked(asked.capability, arguments), self._told(capability, asked, remaining_ms)))
+        try:
+            return self._plain(now(_checked(asked.capability, arguments), self._told(capability, asked, remaining_ms)))
+        except (Exception, SystemExit) as error:
+            self._report(capability, error, in_loop=False)
+            raise
 
     async def answer(self, capability: str, arguments: dict[str, Any], *, remaining_ms: float) -> Any:
         """The same for every capability. Raises :class:`CapabilityError`, and whatever the capability raises."""
         asked = self._asked(capability)
         checked, context = _checked(asked.capability, arguments), self._told(capability, asked, remaining_ms)
-        if asked.capability.later is None:
-            assert asked.capability.now is not None, "one of the two answers"
-            return self._plain(asked.capability.now(checked, context))
-        return self._plain(await asked.capability.later(checked, context))
+        try:
+            if asked.capability.later is None:
+                assert asked.capability.now is not None, "one of the two answers"
+                return self._plain(asked.capability.now(checked, context))
+            return self._plain(await asked.capability.later(checked, context))
+        except (Exception, SystemExit) as error:
+            self._report(capability, error, in_loop=True)
+            raise
 
     def finish(self, log: CallLog) -> CallLog:
         """``log``, the guest's own, with the lines of the capabilities after it: within ``log_bytes`` all together."""
@@ -131,6 +155,25 @@ class GrantedCapabilities:
             log=self._log,
         )
 
+    def _report(self, capability: str, error: BaseException, *, in_loop: bool) -> None:
+        if isinstance(error, CapabilityError) and not error.fault:
+            return
+        self._failures += 1
+        if self._failures > _FAILURES_TOLD:
+            return
+        told = exception_text(error)
+        if error.__cause__ is not None:
+            told += f", because of {exception_text(error.__cause__)}"
+        # Guests' text may be in any exception, so its lines are made here, and not by whoever formats the record.
+        trace = "".join(f"\n  in {line}" for line in exception_trace(error, lines=_TRACE_LINES))
+        _log.error("the capability %s failed in a call of %s: %s%s", capability, self._tool, told, trace)
+        if self._failed is not None:
+            context = self._context
+            event = CapabilityFailed(
+                call=context.call, tool=self._tool, capability=capability, error=told, session_id=context.session_id
+            )
+            self._failed(event, in_loop)
+
     def _log(self, level: int, text: str) -> None:
         if self._lines is None:
             self._lines = LogBuffer(self._limits.log_bytes)
@@ -140,7 +183,7 @@ class GrantedCapabilities:
 
     def _plain(self, answer: Any) -> Any:
         try:
-            return plain.plain(answer, max_depth=self._limits.depth, max_items=self._limits.items)
+            return plain.plain(answer, max_depth=self._limits.depth, max_items=self._limits.items, named=False)
         except TooLarge as error:
             raise CapabilityError("quota", f"the reply is more than a guest can be given: {error}") from None
         except PlainError as error:
@@ -151,10 +194,5 @@ def _checked(capability: Capability, arguments: dict[str, Any]) -> BaseModel:
     try:
         return capability.arguments.model_validate(arguments)
     except ValidationError as error:
-        problems = error.errors(include_url=False, include_input=False, include_context=False)
-        first = problems[0]
-        where = ".".join(str(step) for step in first["loc"]) or "arguments"
-        words = first["msg"].removeprefix("Value error, ")
-        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-        message = f"{inert(where, limit=120)}: {inert(words, limit=300)}{more}"
+        message = problem_text(error, whole="arguments")
         raise CapabilityError("invalid_arguments", message, capability=capability.name) from None

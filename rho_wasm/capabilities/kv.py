@@ -77,7 +77,9 @@ def kv_capabilities(backend: KvBackend) -> tuple[Capability, ...]:
         try:
             value = plain.decode(data, max_bytes=len(data), max_depth=plain.MAX_DEPTH, max_items=len(data))
         except (Malformed, TooLarge):
-            raise CapabilityError("unavailable", "what is kept under that key is damaged: put it anew") from None
+            raise CapabilityError(
+                "unavailable", "what is kept under that key is damaged: put it anew", fault=True
+            ) from None
         return {"value": value}
 
     async def put(arguments: _Put, context: CapabilityContext) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from rho_wasm.calls import CallMeter, ToolContext
-from rho_wasm.capabilities.granted import Granted, GrantedCapabilities
+from rho_wasm.capabilities.granted import Granted, GrantedCapabilities, TellFailure
 from rho_wasm.dynamic.generation import ToolVersion, VersionKey
 from rho_wasm.dynamic.granting import both_granted
 from rho_wasm.dynamic.guard import Guard, Refusal
@@ -51,6 +51,7 @@ class GuestHandler:
 
     __slots__ = (
         "_deadline_ms",
+        "_failed",
         "_granted",
         "_granted_now",
         "_modules",
@@ -79,10 +80,12 @@ class GuestHandler:
         granted: Mapping[str, Granted] | None = None,
         granted_now: Callable[[VersionKey], Mapping[str, Granted] | None] | None = None,
         recorder: Recorder | None = None,
+        failed: TellFailure | None = None,
     ) -> None:
         """``standalone_limits`` hold in place of ``limits`` where the module proves to be a standalone one. The
         deadline is the same. ``granted`` is what its host calls may ask for, None: nothing; ``granted_now`` answers
-        what the version has in the live generation, None where it is not there. ``recorder`` keeps its calls."""
+        what the version has in the live generation, None where it is not there. ``recorder`` keeps its calls,
+        ``failed`` hears of capabilities that fail in them."""
         self.version = version
         self.generation = generation
         self.limits = limits
@@ -92,6 +95,7 @@ class GuestHandler:
         self._granted_now = granted_now
         self._policy = policy
         self._recorder = recorder
+        self._failed = failed
         self._modules = modules
         self._sandbox = sandbox
         self.guard = guard
@@ -160,6 +164,7 @@ class GuestHandler:
             generation=self.generation,
             context=context,
             limits=self.limits,
+            failed=self._failed,
         )
 
     async def _keep(

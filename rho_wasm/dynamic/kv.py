@@ -65,7 +65,7 @@ class KvTable:
                 room.check(keys=keys, bytes=size)
                 total = connection.execute("SELECT total(bytes) FROM kv_sizes").fetchone()[0]
                 if total + grown > all_bytes:
-                    raise CapabilityError("unavailable", "the store has no more room for what tools keep")
+                    raise CapabilityError("unavailable", "the store has no more room for what tools keep", fault=True)
             connection.execute("INSERT OR REPLACE INTO kv (tool, key, value) VALUES (?, ?, ?)", (tool, key, value))
             _set_size(connection, tool, keys, size)
         return True
@@ -140,11 +140,12 @@ class StoreKv:
             async with self._turns:
                 outcome = await self._threads.run(work)
         except NoThread:
-            raise CapabilityError("unavailable", _WHY["locked"]) from None
+            raise CapabilityError("unavailable", _WHY["locked"], fault=True) from None
         error = outcome.error
         if isinstance(error, StoreError | Closed):
             # Its text names folders of the host.
-            raise CapabilityError("unavailable", _WHY.get(error.reason, "the store has a fault")) from error
+            why = _WHY.get(error.reason, "the store has a fault")
+            raise CapabilityError("unavailable", why, fault=True) from error
         if error is not None:
             raise error
         answer: Answer = outcome.value

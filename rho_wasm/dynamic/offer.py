@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from rho_wasm.capabilities.capability import Capability
-from rho_wasm.capabilities.granted import Granted
+from rho_wasm.capabilities.granted import Granted, TellFailure
 from rho_wasm.dynamic.artifact import Artifact
 from rho_wasm.dynamic.generation import Generation, ToolVersion, VersionKey
 from rho_wasm.dynamic.granting import effective_grants
@@ -73,6 +73,7 @@ class OfferMaker:
         limits: HostLimits,
         capabilities: Mapping[str, Capability],
         recorder: Recorder | None = None,
+        failed: TellFailure | None = None,
     ) -> None:
         self._store = store
         self._sandbox = sandbox
@@ -82,6 +83,7 @@ class OfferMaker:
         self._limits = limits
         self._capabilities = capabilities
         self._recorder = recorder
+        self._failed = failed
         self._made: dict[VersionKey, tuple[ToolVersion, Tool, _Bounds]] = {}
 
     def make(self, switch: int, generation: Generation) -> Offer:
@@ -183,6 +185,7 @@ class OfferMaker:
             granted=bounds.granted,
             granted_now=self._granted_now,
             recorder=None if self._recorder is None else self._recorder.of(key.tool),
+            failed=self._failed,
         )
 
 

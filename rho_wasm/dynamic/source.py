@@ -105,6 +105,7 @@ class DynamicSource:
             limits=HostLimits(call=limits) if isinstance(limits, Limits) else limits or HostLimits(),
             capabilities={capability.name: capability for capability in capabilities},
             recorder=self._recorder,
+            failed=self._teller.tell_from,
         )
         self._replayer = Replayer(store, sandbox, modules=self._modules, limits=maker.limits)
         self._gates = SwitchGates(

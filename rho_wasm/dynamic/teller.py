@@ -41,6 +41,13 @@ class Teller:
         self.flush()
         emit(self._on_event, event)
 
+    def tell_from(self, event: Event, in_loop: bool) -> None:
+        """Tells at once in the event loop's thread, else soon."""
+        if in_loop:
+            self.tell(event)
+        else:
+            self.tell_later([event])
+
     def tell_later(self, events: Iterable[Event]) -> None:
         """Tells in the event loop, soon. From any thread; waits for nothing."""
         if self._on_event is None:

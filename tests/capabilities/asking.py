@@ -45,6 +45,10 @@ class Asking:
         assert self._granted.answer_now(capability, arguments, remaining_ms=5_000.0) is LATER
         return await self._granted.answer(capability, arguments, remaining_ms=5_000.0)
 
+    async def either(self, capability: str, /, **arguments: Any) -> Any:
+        """What is answered, at once or later."""
+        return await self._granted.answer(capability, arguments, remaining_ms=5_000.0)
+
     def log(self) -> tuple[LogLine, ...]:
         """What was logged so far."""
         return self._granted.finish(NOTHING_LOGGED).lines

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import enum
 import threading
@@ -156,6 +157,93 @@ def test_a_function_that_no_guest_could_call_is_refused() -> None:
             capability("host.bad")(function)
     with pytest.raises(TypeError, match="is awaited"):
         capability("host.bad", quick=True)(awaited)
+
+
+class Total(BaseModel):
+    total: float
+
+
+@dataclasses.dataclass
+class Line:
+    item: str
+
+
+@pytest.mark.parametrize(
+    ("annotation", "answer", "made"),
+    [
+        (dict[str, str], {"a": "b"}, {"a": "b"}),
+        (dict[str, float], {"a": 1}, {"a": 1}),
+        (Total, Total(total=1.5), {"total": 1.5}),
+        (list[Line], [Line("hat")], [{"item": "hat"}]),
+        (datetime.date, datetime.date(2024, 5, 1), "2024-05-01"),
+        (Color, Color.RED, "red"),
+        (set[int], {2, 1}, [1, 2]),
+        (Part, {"name": "n"}, {"name": "n"}),
+        (None, None, None),
+        (Any, Line("hat"), {"item": "hat"}),
+    ],
+    ids=str,
+)
+async def test_an_answer_that_its_annotation_allows_is_made_plain(annotation: Any, answer: Any, made: Any) -> None:
+    async def answers() -> Any:
+        return answer
+
+    answers.__annotations__["return"] = annotation
+    assert await Asking([capability("host.answers")(answers)]).later("host.answers") == made
+
+
+@pytest.mark.parametrize(
+    ("annotation", "answer", "words"),
+    [
+        (
+            dict[str, str],
+            {"number": 7},
+            r"a dict, is not the dict\[str, str\] of its annotation: number: Input should be",
+        ),
+        (dict[str, str], {"number": {1, 2}}, "number: Input should be a valid string"),
+        (dict[str, str], object(), "the answer, a object, is not"),
+        (list[int], [1, "2", "3"], r"1: Input should be a valid integer \(and 1 more\)"),
+        (Total, {"total": "1.5"}, "is not the Total of its annotation: total: Input should be a valid number"),
+        (str, None, "the answer, a NoneType, is not the str of its annotation"),
+        (None, "more", "the answer, a str"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("kind", ["async", "thread", "quick"])
+async def test_an_answer_that_its_annotation_does_not_allow_is_the_hosts_fault(
+    annotation: Any, answer: Any, words: str, kind: str
+) -> None:
+    async def awaited() -> Any:
+        return answer
+
+    def called() -> Any:
+        return answer
+
+    function = awaited if kind == "async" else called
+    function.__annotations__["return"] = annotation
+    asking = Asking([capability("host.answers", quick=kind == "quick")(function)])
+    with pytest.raises(TypeError, match=words):
+        await asking.either("host.answers")
+
+
+def test_a_return_annotation_that_says_nothing_of_answers_is_refused() -> None:
+    class Other: ...
+
+    def other() -> Other: ...  # type: ignore[empty-body]
+
+    other.__annotations__["return"] = Other
+    with pytest.raises(TypeError, match=r"host.other: no answer can be checked against the return annotation Other: "):
+        capability("host.other")(other)
+
+
+def test_a_decorator_without_a_name_says_that_it_needs_one() -> None:
+    with pytest.raises(
+        TypeError, match=r'a capability needs a name, two or more words: @capability\("invoice.lookup"\)'
+    ):
+
+        @capability  # type: ignore[arg-type]
+        async def zz(number: str) -> str:
+            return number
 
 
 def test_exactly_one_of_now_and_later_answers() -> None:

@@ -133,8 +133,10 @@ async def test_a_file_that_is_not_there_is_told_without_the_hosts_path(granted: 
     kind, message = await Files(granted).refused("notes/b.txt")
     assert (kind, message) == ("invalid_arguments", "there is no 'b.txt' there")
     assert await Files(granted).refused("b/a.txt") == ("invalid_arguments", "there is no 'b' there")
-    kind, message = await Files(granted / "gone").refused("a.txt")
-    assert kind == "unavailable"
+    with pytest.raises(CapabilityError) as caught:
+        await Files(granted / "gone").read("a.txt")
+    kind, message = caught.value.kind, caught.value.message
+    assert (kind, caught.value.fault) == ("unavailable", True)
     assert "docs" in message
     assert str(granted) not in message
 

@@ -10,16 +10,19 @@ import pytest
 from rho_wasm.calls import ToolCall, ToolContext
 from rho_wasm.capabilities import Capability, CapabilityContext, capability
 from rho_wasm.capabilities.clock import clock_capabilities
-from rho_wasm.capabilities.granted import Granted, GrantedCapabilities
+from rho_wasm.capabilities.granted import Granted, GrantedCapabilities, TellFailure
 from rho_wasm.capabilities.random import random_capabilities
 from rho_wasm.errors import CapabilityError
+from rho_wasm.events import CapabilityFailed
 from rho_wasm.limits import Limits
 from rho_wasm.results import CallLog, LogLine
 
 pytestmark = pytest.mark.anyio
 
 
-def granted(capabilities: Iterable[Capability], *, limits: Limits | None = None) -> GrantedCapabilities:
+def granted(
+    capabilities: Iterable[Capability], *, limits: Limits | None = None, failed: TellFailure | None = None
+) -> GrantedCapabilities:
     return GrantedCapabilities(
         {each.name: Granted(each, each.bounds()) for each in capabilities},
         tool="t",
@@ -28,6 +31,7 @@ def granted(capabilities: Iterable[Capability], *, limits: Limits | None = None)
         context=ToolContext(call=ToolCall("1", "t"), session_id="s", request_id="r"),
         limits=limits or Limits(),
         clock_ns=lambda: 7,
+        failed=failed,
     )
 
 
@@ -98,6 +102,67 @@ def test_an_answer_that_is_too_large_is_a_quota_and_one_that_is_not_plain_a_faul
     assert caught.value.kind == "quota"
     with pytest.raises(RuntimeError, match="cannot be made plain"):
         call.answer_now("host.odd", {"deep": False}, remaining_ms=1.0)
+
+
+@pytest.mark.parametrize("value", [object(), {"nested": [object()]}, len, int], ids=str)
+def test_what_has_nothing_to_read_but_a_name_is_no_answer(value: Any) -> None:
+    @capability("host.opaque", quick=True)
+    def opaque() -> Any:
+        return value
+
+    with pytest.raises(RuntimeError, match="cannot be made plain"):
+        granted([opaque]).answer_now("host.opaque", {}, remaining_ms=1.0)
+
+
+async def test_a_capability_that_fails_is_told_of_and_logged_in_inert_words(caplog: pytest.LogCaptureFixture) -> None:
+    @capability("host.fails", quick=True)
+    def fails() -> None:
+        raise ValueError("no \x1b[31m such\nline") from OSError(5, "gone")
+
+    told: list[tuple[CapabilityFailed, bool]] = []
+    call = granted([fails], failed=lambda event, in_loop: told.append((event, in_loop)))
+    with pytest.raises(ValueError, match="such"), caplog.at_level("ERROR", logger="rho_wasm"):
+        call.answer_now("host.fails", {}, remaining_ms=1.0)
+    with pytest.raises(ValueError, match="such"):
+        await call.answer("host.fails", {}, remaining_ms=1.0)
+    (event, in_loop), (_, later_in_loop) = told
+    assert (in_loop, later_in_loop) == (False, True)
+    assert event == CapabilityFailed(
+        call=ToolCall("1", "t"),
+        tool="t",
+        capability="host.fails",
+        error=r"ValueError: no \x1b[31m such\nline, because of OSError: 5, gone",
+        session_id="s",
+    )
+    first, innermost, *_ = caplog.messages[0].splitlines()
+    assert first == f"the capability host.fails failed in a call of t: {event.error}"
+    assert innermost.startswith("  in fails (test_granted.py:")
+
+
+def test_a_guest_that_asks_again_and_again_for_what_fails_fills_no_log() -> None:
+    @capability("host.fails", quick=True)
+    def fails() -> None:
+        raise KeyError
+
+    told: list[CapabilityFailed] = []
+    call = granted([fails], failed=lambda event, in_loop: told.append(event))
+    for _ in range(20):
+        with pytest.raises(KeyError):
+            call.answer_now("host.fails", {}, remaining_ms=1.0)
+    assert len(told) == 8
+
+
+@pytest.mark.parametrize(("fault", "events"), [(False, 0), (True, 1)])
+def test_a_no_is_told_to_the_host_only_where_it_is_the_hosts_own_fault(fault: bool, events: int) -> None:
+    @capability("host.away", quick=True)
+    def away() -> None:
+        raise CapabilityError("unavailable", "away", fault=fault)
+
+    told: list[CapabilityFailed] = []
+    call = granted([away], failed=lambda event, in_loop: told.append(event))
+    with pytest.raises(CapabilityError):
+        call.answer_now("host.away", {}, remaining_ms=1.0)
+    assert len(told) == events
 
 
 def test_lines_of_capabilities_stand_after_the_guests_and_are_inert() -> None:

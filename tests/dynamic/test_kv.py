@@ -289,7 +289,7 @@ async def test_no_fault_of_the_store_names_a_folder_of_the_host(store: Store, fo
         await kv.get("t", "a")
     told = ["the disk of the store is full", "the store is open for reading only", "the store is closed"]
     assert [caught.value.message for caught in (full, read_only, closed)] == told
-    assert {caught.value.kind for caught in (full, read_only, closed)} == {"unavailable"}
+    assert {(caught.value.kind, caught.value.fault) for caught in (full, read_only, closed)} == {("unavailable", True)}
 
 
 def _go_live(store: Store, tools: list[str], *, remove: tuple[str, ...] = ()) -> None:
