@@ -139,6 +139,8 @@ class CallMeter:
     """False where the deadline was not the tool's own (a lower per-call timeout, a parent's): it is no strike."""
     call_depth = 0
     """How deeply calls may nest below this one, once it has called another tool."""
+    counted: frozenset[object] = frozenset()
+    """What was counted of the calls that this one made, directly or through others: each once."""
 
     def __init__(self, clock: CallClock) -> None:
         self.clock = clock
@@ -204,6 +206,21 @@ class ToolContext:
         while caller is not None:
             yield caller
             caller = caller.caller
+
+    def counts(self, what: object) -> bool:
+        """Whether ``what`` happened for the first time in the call of a model that this one is part of.
+
+        Of one that no tool made everything counts.
+        """
+        outermost: CallMeter | None = None
+        for caller in self.callers():
+            outermost = caller.meter
+        if outermost is None:
+            return True
+        if what in outermost.counted:
+            return False
+        outermost.counted |= {what}
+        return True
 
 
 class RunningCall:

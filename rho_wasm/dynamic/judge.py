@@ -96,7 +96,9 @@ class StrikeJudge:
         if result.kind not in ("ok", "failed", "crashed"):
             return
         first = context.attempt == 1
-        if first:
+        # What tools call of each other is one call and one strike for each call of a model: else one tool could make
+        # another look busy, whose users' crashes then are too few of its calls, or strike it out at one go.
+        if first and context.counts(("called", version)):
             self._ledger.called(version)
         if result.kind != "crashed" and trial is None:
             return
@@ -116,7 +118,7 @@ class StrikeJudge:
             at=now,
             backtrace=result.backtrace,
         )
-        condemned = self._counted(strike) if first else ()
+        condemned = self._counted(strike) if first and context.counts(("struck", version)) else ()
         if trial is not None:
             reasons = (*trial.reasons, strike.reason)[-16:]
             self._quarantine(suspension(replace(trial, reasons=reasons), now=now))

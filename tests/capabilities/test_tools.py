@@ -308,3 +308,23 @@ async def test_in_worker_processes_a_call_that_finds_no_worker_is_told_at_once()
         assert (await reply(host, "b", TRAP))["message"] == "b did not answer (overloaded)"
     async with opened(echo(), workers=2) as host:
         assert await reply(host, "b", calling("echo")) == {"value": {"value": {}}}
+
+
+@pytest.mark.anyio
+async def test_what_tools_call_of_each_other_counts_once_for_each_call_of_a_model() -> None:
+    async def storm(arguments: Mapping[str, Any], context: ToolContext) -> str:
+        for _ in range(5):
+            await host.runner.run(call("b", arguments), caller=context)
+        return "done"
+
+    events = Events()
+    async with opened(make(storm, name="storm"), on_event=events.append) as host:
+        for strikes in (1, 2):
+            await host.runner.run(call("storm", TRAP))
+            assert len(events.of(StrikeCounted)) == strikes
+            assert host.source.lookup("b") is not None
+        # Five of another's calls are one call of traffic: the crashes of its own users are not too few among them.
+        for _ in range(3):
+            await host.runner.run(call("storm", calling("echo")))
+        await host.runner.run(call("b", TRAP))
+        assert host.source.lookup("b") is None
