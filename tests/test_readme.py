@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from rho_wasm.cli.app import run
@@ -58,10 +60,15 @@ def lay_files(folder: Path) -> None:
             (folder / block.file).write_text(block.text, encoding="utf-8")
 
 
-def run_here(line: str, folder: Path, variables: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """Runs a line as printed, but with this environment's programs in place of those in ``.venv``."""
+def command_here(line: str) -> list[str]:
+    """A line as printed, but with this environment's programs in place of those in ``.venv``."""
     programs = Path(sys.executable).parent
-    command = [part.replace(".venv/bin/", f"{programs}{os.sep}") for part in shlex.split(line)]
+    return [part.replace(".venv/bin/", f"{programs}{os.sep}") for part in shlex.split(line)]
+
+
+def run_here(line: str, folder: Path, variables: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """Runs a line as printed, in ``folder``."""
+    command = command_here(line)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("RHO_WASM_")}
     environment |= variables or {}
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, env=environment)
@@ -189,6 +196,119 @@ def test_the_program_with_a_tool_in_python_runs_as_printed(made_engines: Mapping
     assert ended.stdout == "ok AL\n"
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_an_mcp_client_goes_the_whole_way_as_printed(made_engines: Mapping[str, str], tmp_path: Path) -> None:
+    """By the line of its configuration, and what is printed for HTTP serves what was written then, on a free port."""
+    section = "With an MCP client"
+    (install, engines), (serve,) = (block.text.splitlines() for block in of_section(section, "sh"))
+    assert "mcp,python" in install
+    lay_files(tmp_path)
+    [program] = of_section(section, "python")
+    (tmp_path / "program.py").write_text(program.text, encoding="utf-8")
+    # The SDK hands only some variables on, so the program that it finds on its path is one with this user's engines.
+    own = tmp_path / "programs" / "rho-wasm"
+    own.parent.mkdir()
+    variables = " ".join(shlex.quote(f"{name}={value}") for name, value in made_engines.items())
+    own.write_text(f'#!/bin/sh\nexec env {variables} {shlex.join(command_here(".venv/bin/rho-wasm"))} "$@"\n')
+    own.chmod(0o755)
+    assert run_here(engines, tmp_path, made_engines).returncode == 0
+    path = {"PATH": f"{own.parent}{os.pathsep}{os.environ['PATH']}"}
+    ended = run_here(".venv/bin/python program.py", tmp_path, path)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    *tested, answer = ended.stdout.splitlines()
+    (wrong,), (right,) = (json.loads(line)["cases"] for line in tested)
+    [said] = re.findall(r"  # first: ([\w :]+), and the line$", program.text, re.MULTILINE)
+    assert said == wrong["message"]
+    assert any('name.split(" ")' in line for line in wrong["backtrace"])
+    assert right["passed"] is True
+    assert f"  # {answer}\n" in program.text
+    with subprocess.Popen(
+        [*command_here(serve), "--port", "0", "--json"], cwd=tmp_path, stdout=subprocess.PIPE, text=True
+    ) as serving:
+        assert serving.stdout is not None
+        try:
+            assert "initials" in anyio.run(tools_at, json.loads(serving.stdout.readline())["url"])
+        finally:
+            serving.terminate()
+
+
+async def tools_at(url: str) -> Sequence[str]:
+    from mcp import Client
+
+    async with Client(url) as client:
+        return [tool.name for tool in (await client.list_tools()).tools]
+
+
+def test_what_is_said_of_serving_mcp_is_what_holds(capsys: pytest.CaptureFixture[str]) -> None:
+    from rho_wasm import WorkshopLimits
+    from rho_wasm.names import WORKSHOP
+
+    [said] = re.findall(r"^## With an MCP client\n(.*?)^## ", README, re.MULTILINE | re.DOTALL)
+    assert run(["serve", "mcp", "--help"]) == 0
+    told = capsys.readouterr().out
+    flags = set(re.findall(r"--[a-z][a-z-]+", said))
+    assert len(flags) > 5
+    assert [flag for flag in flags if flag not in told] == []
+    assert [name for name in WORKSHOP if name not in said] == []
+    limits = WorkshopLimits()
+    rates = (
+        f"{limits.builds_per_hour} builds, {limits.stages_per_hour} candidates and {limits.switches_per_hour} switches"
+    )
+    assert rates in " ".join(said.split())
+
+
+@pytest.mark.slow
+def test_what_is_said_of_serving_http_is_what_holds() -> None:
+    from mcp_types.version import LATEST_MODERN_VERSION
+
+    from rho_wasm.cli.serve import DEFAULT_HOST, DEFAULT_PORT, TOKEN_VARIABLE
+    from rho_wasm.server.door import MIN_TOKEN_CHARS
+    from rho_wasm.server.http import PATH
+
+    for said in (
+        f"http://{DEFAULT_HOST}:{DEFAULT_PORT}{PATH}",
+        f"`{TOKEN_VARIABLE}`",
+        f"**Protocols:** {LATEST_MODERN_VERSION}",
+    ):
+        assert said in README
+    assert f"a token of at least {MIN_TOKEN_CHARS} characters" in README
+
+
+def test_the_loop_with_a_client_is_the_example_that_is_run() -> None:
+    """By ``test_the_examples_run``, against a server that speaks the API."""
+    [printed] = of_section("A loop with the client you have", "python")
+    assert printed.text == (ROOT / "tests" / "adapters" / "examples" / printed.file).read_text(encoding="utf-8")
+
+
+def test_the_tools_in_the_shape_of_an_api_are_printed_as_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from rho_wasm.cli.offered_tools import ToolFormat
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("RHO_WASM_STORE", raising=False)
+    [block] = of_section("A loop with the client you have", "sh")
+    assert run(shlex.split(block.text)[1:]) == 0
+    assert json.loads(capsys.readouterr().out)["tools"][0]["type"] == "function"
+    assert "(`openai`, `anthropic`, `mcp`)" in " ".join(README.split())
+    assert set(ToolFormat) == {"openai", "anthropic", "mcp"}
+
+
+@pytest.mark.slow
+def test_the_names_of_adapters_are_those_that_there_are() -> None:
+    from rho_wasm.adapters import anthropic, langchain, openai_responses, pydantic_ai
+
+    for adapter, name in (
+        (anthropic, "anthropic_model"),
+        (openai_responses, "responses_model"),
+        (pydantic_ai, "RhoToolset"),
+        (langchain, "langchain_tools"),
+    ):
+        assert name in adapter.__all__
+        assert name in README
+
+
 def test_the_set_up_is_two_commands_each_of_one_line() -> None:
     for section in ("See it work", "Run the tests"):
         [block] = of_section(section, "sh")
@@ -204,8 +324,8 @@ def test_ci_runs_the_readmes_own_test_command() -> None:
 
 
 def test_every_test_that_the_threat_model_names_is_there() -> None:
-    named = re.findall(r"`(test_\w+)`", README)
-    assert len(named) > 10
+    named = re.findall(r"\| `(test_\w+)` \|$", README, re.MULTILINE)
+    assert len(named) > 30
     defined = {
         name
         for path in (ROOT / "tests").rglob("test_*.py")
@@ -248,16 +368,18 @@ def test_the_commands_work_on_a_fresh_checkout(made_engines: Mapping[str, str], 
     checkout = tmp_path / "checkout"
     subprocess.run(["git", "clone", "-q", str(ROOT), str(checkout)], check=True)
     printed = []
-    for section in ("See it work", "Tools in Python and JavaScript"):
-        [block] = of_section(section, "sh")
+    sections = ("See it work", "Tools in Python and JavaScript", "With an MCP client")
+    scripts = [of_section(section, "sh")[0].text for section in sections]
+    scripts[-1] += ".venv/bin/rho-wasm serve mcp </dev/null\n"  # With nobody to serve it ends at once.
+    for script in scripts:
         ended = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", block.text],
+            ["bash", "-euo", "pipefail", "-c", script],
             cwd=checkout, capture_output=True, text=True, check=False, env={**os.environ, **made_engines},
         )  # fmt: skip
         assert ended.returncode == 0, ended.stdout + ended.stderr
         assert "Traceback" not in ended.stderr
         printed.append(ended.stdout)
-    demo, tools = printed
+    demo, tools, _ = printed
     assert "strike 3 of 3" in demo
     assert "pip install 'rho-wasm[python]'" in demo
     assert tools.count("requests: 317, clients: 8") == 2
