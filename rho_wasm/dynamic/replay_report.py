@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from rho_wasm.dynamic.recording import Recording
@@ -14,11 +15,9 @@ from rho_wasm.untrusted import inert
 
 __all__ = ["ReplayReport", "shape_of"]
 
-_OWN_WORDS = frozenset(
-    {"trapped", "out_of_fuel", "out_of_memory", "deadline", "too_many_host_calls", "capability_fault"}
-)
-"""Reasons whose detail and backtrace are the host's own. Those of others are the guest's, which may put what it was
-asked there."""
+_OWN_WORDS = frozenset({"trapped", "out_of_fuel", "deadline", "too_many_host_calls"})
+"""Reasons whose detail is the host's own. That of others is the guest's, or has it in it: a guest that was refused
+memory, or that met a fault of the host, may say what it likes before it ends."""
 _PROPERTIES, _PROPERTY_CHARS = 8, 64
 
 
@@ -27,7 +26,8 @@ class ReplayReport:
     """The replays of one tool, the newest recording first.
 
     ``skipped`` are lines about recordings that say nothing (damaged, redacted), ``left`` is how many were not replayed:
-    the time was over, or enough had crashed. ``shapes`` are those of the arguments, by recording, where it broke.
+    the time was over, or enough had crashed. ``shapes`` are those of the arguments, by recording, where it broke, and
+    ``places`` are where it did, as far as that may be told.
     """
 
     tool: str
@@ -36,6 +36,7 @@ class ReplayReport:
     skipped: tuple[str, ...] = ()
     left: int = 0
     shapes: Mapping[int, str]
+    places: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def broken(self) -> tuple[Replay, ...]:
@@ -57,20 +58,31 @@ class ReplayReport:
         ratios = [each.fuel_ratio for each in self.replays if each.fuel_ratio is not None]
         return (statistics.median(ratios), max(ratios)) if ratios else None
 
+    def changes(self) -> dict[str, int]:
+        """How many of those that differ ended in another way, as ``ok -> failed``, by that."""
+        ends = [f"{each.recorded_kind} -> {each.kind}" for each in self.differing if each.kind != each.recorded_kind]
+        return dict(sorted(Counter(ends).items()))
+
     def summary(self) -> str:
-        """One line of numbers, without anything that a user or a guest said."""
+        """One line of numbers, without anything that a user or a guest said.
+
+        Each call is the same, differs, or crashes where it answered; that some of them asked the host otherwise comes
+        on top.
+        """
         if not self.replays:
             parts = ["no recorded call was replayed"]
         else:
             same = sum(each.same for each in self.replays)
             parts = [f"{_calls(len(self.replays))} replayed", f"{same} the same"]
-        for what, found in (
-            ("differ", self.differing),
-            ("crash where they answered", self.broken),
-            ("ask the host otherwise", self.diverged),
-        ):
-            if found:
-                parts.append(f"{len(found)} {what}")
+        if differing := len(self.differing):
+            changes = ", ".join(f"{number} {change}" for change, number in self.changes().items())
+            parts.append(
+                f"{differing} {'differs' if differing == 1 else 'differ'}" + (f" ({changes})" if changes else "")
+            )
+        if broken := len(self.broken):
+            parts.append("1 crashes where it answered" if broken == 1 else f"{broken} crash where they answered")
+        if diverged := len(self.diverged):
+            parts.append(f"of all these {diverged} asked the host otherwise")
         if (ratios := self.fuel_ratios()) is not None:
             parts.append(f"fuel x{ratios[0]:.2f}, at most x{ratios[1]:.2f}")
         if self.skipped:
@@ -82,8 +94,8 @@ class ReplayReport:
     def problems(self) -> tuple[str, ...]:
         """A line for each that broke, for whoever wrote the tool, who may not read what other people asked it.
 
-        So it has no text of a call and none of the guest's, which could have any of it: the reason, the function, and
-        the arguments' shape.
+        So it has no text of a call and none of the guest's, which could have any of it: the reason, the place, and the
+        arguments' shape.
         """
         return tuple(self._problem(each) for each in self.broken)
 
@@ -95,6 +107,7 @@ class ReplayReport:
             "replayed": len(self.replays),
             "same": sum(each.same for each in self.replays),
             "differing": len(self.differing),
+            "changes": self.changes(),
             "broken": len(self.broken),
             "diverged": len(self.diverged),
             "fuel_ratio": None if ratios is None else {"median": ratios[0], "highest": ratios[1]},
@@ -106,16 +119,18 @@ class ReplayReport:
     def _problem(self, each: Replay) -> str:
         bound = "" if each.limit is None else f" ({each.limit}={each.value})"
         told = f"{self.tool}: recording {each.id}, which {_worked(each)}, now crashes: {each.reason}{bound}"
-        if each.reason in _OWN_WORDS:
-            told += f", {each.detail}" if each.detail else ""
-            # The function alone: from where in it a guest may choose among more places, and so say more.
-            told += f", in {each.backtrace[0].rpartition(' (+')[0]}" if each.backtrace else ""
+        if each.reason in _OWN_WORDS and each.detail:
+            told += f", {each.detail}"
+        if place := self.places.get(each.id):
+            told += f", {place}"
         if each.id in self.shapes:
             told += f"; its arguments were {self.shapes[each.id]}"
         if each.reason == "out_of_fuel" and each.recorded_fuel is not None and each.limit == "fuel":
             told += f"; it took {each.recorded_fuel} fuel then, and may take twice that"
         if each.diverged is not None:
-            told += f"; {_diverged(each)}, was denied it, and must bear that"
+            told += f"; {_diverged(each)}"
+            if each.diverged.asked is not None:
+                told += ": that is in no recording, so it was denied, and must bear that"
         return (
             f"{told}. Answer it, or report a failure, and stage again; an operator can look at the call "
             f"(rho-wasm recordings show {each.id}) and drop it if it no longer counts"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 
 import anyio
@@ -15,6 +16,7 @@ from rho_wasm.dynamic.generation import Generation, ToolVersion
 from rho_wasm.dynamic.modules import ModulePool
 from rho_wasm.dynamic.recording import RecordingRow
 from rho_wasm.dynamic.replay import PreparedReplay, Replay, ReplayTarget, replay
+from rho_wasm.dynamic.replay_places import place_of
 from rho_wasm.dynamic.replay_report import ReplayReport, shape_of
 from rho_wasm.dynamic.store import Store
 from rho_wasm.errors import Corrupt, ModuleRejected, NameInvalid, RhoError, StoreError
@@ -65,8 +67,13 @@ class Replayer:
             if rows:
                 ids = [row.id for row in rows]
                 async with self._target(name, candidate.tools[name]) as target:
-                    reports.append(await self._run(target, ids, ends=ends, most_broken=_BROKEN))
+                    report = await self._run(target, ids, ends=ends, most_broken=_BROKEN)
+                reports.append(await anyio.to_thread.run_sync(self._placed, report) if report.broken else report)
         return tuple(reports)
+
+    def _placed(self, report: ReplayReport) -> ReplayReport:
+        artifact = self._store.artifact(report.artifact)
+        return replace(report, places={each.id: place_of(each, artifact) for each in report.broken})
 
     async def rows(self, rows: Iterable[RecordingRow], against: Generation | Artifact) -> tuple[ReplayReport, ...]:
         """These recordings, on the tools of a generation or on an artifact that need not be in the store.

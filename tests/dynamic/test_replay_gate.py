@@ -8,13 +8,14 @@ from typing import Any
 import anyio
 import pytest
 
-from rho_wasm.capabilities.capability import capability
+from rho_wasm import plain
+from rho_wasm.capabilities.capability import Capability, capability
 from rho_wasm.dynamic.artifact import Artifact
 from rho_wasm.dynamic.recording import Recording
 from rho_wasm.dynamic.review import Review
 from rho_wasm.dynamic.source import DynamicSource
 from rho_wasm.dynamic.store import Store
-from rho_wasm.errors import GateRejected
+from rho_wasm.errors import CapabilityError, GateRejected
 from rho_wasm.limits import HostLimits
 from rho_wasm.policy import Policy
 from rho_wasm.sandbox import NativeCache, Sandbox
@@ -29,6 +30,17 @@ pytestmark = pytest.mark.anyio
 @pytest.fixture
 def anyio_backend(slow_on_trio: str) -> str:
     return slow_on_trio
+
+
+SECRET = "the-secret-of-another-session"
+
+
+def granting(each: Capability) -> Policy:
+    """The gate, and a capability for every tool."""
+    return Policy.parse(
+        {"gates": {"on": ["replay"]}, "recordings": {"on": True}, "tools": {"*": {"grants": {each.name: {}}}}},
+        capabilities=[each],
+    )
 
 
 def policy(*gates: str, **recordings: Any) -> Policy:
@@ -67,7 +79,7 @@ async def test_a_candidate_that_traps_where_the_live_version_answered_is_rejecte
 
 async def test_what_people_asked_is_in_no_rejection_however_a_candidate_tries(cache: NativeCache) -> None:
     """A model that writes tools reads why they were rejected: it must not read there what others asked of the tool."""
-    secret = "the-secret-of-another-session"
+    secret = SECRET
     async with open_bench(cache, policy=policy()) as bench:
         await bench.go(artifact("calc", answer={"error": "no"}))
         await bench.call("calc", {secret: secret})
@@ -75,10 +87,60 @@ async def test_what_people_asked_is_in_no_rejection_however_a_candidate_tries(ca
         raising = {"raised": {"message": secret, "type": secret, "trace": [secret]}}
         error = await rejected(bench, artifact("calc", answer=raising))
 
-        assert "handler_raised" in error.problems[0]
+        assert "now crashes: handler_raised; its arguments were {1 more}" in error.problems[0]
         assert secret not in str(error)
-        assert "its arguments were {1 more}" in error.problems[0]
         assert secret not in str(bench.store.verdicts(2))
+
+
+GROWS_IN_VAIN = "(drop (memory.grow (i32.const 65535)))"
+
+
+@pytest.mark.parametrize("body", ["", GROWS_IN_VAIN])
+@pytest.mark.parametrize(
+    ("raising", "place"),
+    [
+        ({"message": SECRET, "type": "ValueError", "trace": ["t.py:2 in t: x"]}, "ValueError, at line 2 of its source"),
+        (
+            {"message": SECRET, "type": SECRET, "trace": [f"{SECRET}:2 in {SECRET}: {SECRET}"]},
+            "at line 2 of its source",
+        ),
+        (
+            {"message": SECRET, "trace": [SECRET, f"{SECRET}:99", "t.py:4", "near t.py:3 in f"]},
+            "at line 3 of its source",
+        ),
+        ({"message": f"ValueError: {SECRET}", "trace": [f"t.py:1{SECRET}"]}, "ValueError"),
+        ({"message": "ValueErrors: x", "trace": [f"function (+0x1) {SECRET} (+0x2)"]}, ""),
+    ],
+    ids=str,
+)
+async def test_a_rejection_says_where_a_guest_raised_and_nothing_that_it_chose(
+    cache: NativeCache, raising: dict[str, Any], place: str, body: str
+) -> None:
+    """Without memory too: then the reason is the host's and the words are the guest's all the same."""
+    async with open_bench(cache, policy=policy()) as bench:
+        await bench.go(artifact("calc"))
+        await bench.call("calc")
+        error = await rejected(bench, artifact("calc", answer={"raised": raising}, body=body, source="1\n2\n3"))
+    reason = "out_of_memory" if body else "handler_raised"
+    place = place.removeprefix("ValueError").removeprefix(", ") if body else place
+    assert f"now crashes: {reason}{f', {place}' if place else ''}; its arguments were" in error.problems[0]
+    assert SECRET not in str(error)
+
+
+async def test_what_a_guest_says_after_a_fault_of_the_host_is_in_no_rejection(cache: NativeCache) -> None:
+    @capability("test.now", quick=True)
+    def now() -> Any:
+        raise CapabilityError("unavailable", "away")
+
+    async with open_bench(cache, policy=granting(now), capabilities=[now]) as bench:
+        await bench.go(asking_guest("calc", "test.now"))
+        await bench.call("calc")
+        raising = plain.encode({"raised": {"message": SECRET, "trace": [SECRET]}})
+        says = "".join(f"(i32.store8 (i32.const {at}) (i32.const {byte}))" for at, byte in enumerate(raising, 16))
+        says += f"(return (i64.const {(16 << 32) + len(raising)}))"
+        error = await rejected(bench, asking_guest("calc", "test.now", then=says))
+    assert "now crashes: capability_fault; its arguments" in error.problems[0]
+    assert SECRET not in str(error)
 
 
 async def test_a_candidate_that_answers_differently_passes_and_is_reported(cache: NativeCache) -> None:
@@ -104,6 +166,37 @@ async def test_a_candidate_that_answers_differently_passes_and_is_reported(cache
     assert notes.problems == ("calc: 2 recorded calls replayed, 0 the same, 2 differ, fuel x1.00, at most x1.00",)
     assert reviews[-1].as_json()["tools"][0]["replay"]["differing"] == 2
     assert reviews[0].tools[0].replay is None
+
+
+@pytest.mark.parametrize(
+    ("then", "told"),
+    [
+        (artifact("calc", answer={"error": "no"}), "2 recorded calls replayed, 0 the same, 2 differ (2 ok -> failed)"),
+        (
+            asking_guest("calc", "test.now", then="(if (i32.eqz (local.get $left)) (then))", times=2),
+            "2 recorded calls replayed, 0 the same, 2 differ, of all these 2 asked the host otherwise",
+        ),
+        (
+            artifact("calc", answer={"ok": {"ok": 1}}),
+            "2 recorded calls replayed, 2 the same, of all these 2 asked the host otherwise",
+        ),
+    ],
+    ids=["fails", "asks_more", "asks_less"],
+)
+async def test_each_call_counts_once_and_what_fails_now_is_told_apart(
+    cache: NativeCache, then: Artifact, told: str
+) -> None:
+    @capability("test.now", quick=True)
+    def now() -> Any:
+        return 1
+
+    async with open_bench(cache, policy=granting(now), capabilities=[now]) as bench:
+        await bench.go(asking_guest("calc", "test.now"))
+        await bench.call("calc")
+        await bench.call("calc")
+        live = await bench.go(then)
+        (note,) = bench.store.verdicts(live.number)[1].problems
+    assert note.startswith(f"calc: {told}")
 
 
 @pytest.mark.slow
@@ -178,15 +271,14 @@ async def test_a_crash_after_other_host_calls_says_where_it_asked_otherwise(cach
     def now() -> Any:
         return 1
 
-    used = Policy.parse(
-        {"gates": {"on": ["replay"]}, "recordings": {"on": True}, "tools": {"*": {"grants": {"test.now": {}}}}},
-        capabilities=[now],
-    )
-    async with open_bench(cache, policy=used, capabilities=[now]) as bench:
+    async with open_bench(cache, policy=granting(now), capabilities=[now]) as bench:
         await bench.go(asking_guest("calc", "test.now"))
         await bench.call("calc")
         error = await rejected(bench, asking_guest("calc", "test.now", times=2, then="unreachable"))
-        assert "at host call 2 it asked test.now where nothing more was recorded" in error.problems[0]
+        more = "at host call 2 it asked test.now where nothing more was recorded: that is in no recording"
+        assert f"{more}, so it was denied" in error.problems[0]
+        error = await rejected(bench, artifact("calc", body=TRAPS))
+        assert "; at host call 1 it asked nothing more where test.now was recorded. Answer it" in error.problems[0]
 
 
 async def test_a_damaged_recording_is_skipped_and_said(cache: NativeCache, store: Store) -> None:

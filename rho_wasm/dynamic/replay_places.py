@@ -1,0 +1,58 @@
+"""Where a replayed call crashed, for whoever wrote the tool: never in words that the guest could have chosen freely.
+
+What a guest says of its own end is its own to choose, and may be what other people asked of the tool. So of that only a
+number is told, which is a line of the source that the author knows, and a type that every program has. A trap's frames
+are names that stand in the module.
+"""
+
+from __future__ import annotations
+
+import builtins
+import re
+from typing import Final
+
+from rho_wasm.dynamic.artifact import Artifact
+from rho_wasm.dynamic.replay import Replay
+
+__all__ = ["place_of"]
+
+_PLACE: Final = re.compile(r"(?:near )?[^:\n]{1,100}:([1-9][0-9]{0,4})(?: in |: |$)")
+"""``file:line in name: text``, as the SDKs of Python and JavaScript say it."""
+_RUNTIMES: Final = re.compile(r"rho_|rho::|core::|std::|alloc::|__rust|rust_|runtime\.|debug\.|builtin\.")
+"""How functions begin that an author did not write, and that say no more than that something ended the call."""
+_SAID_BY_GUEST: Final = frozenset({"handler_raised", "out_of_memory", "capability_fault"})
+"""Reasons that come with the guest's own words, or may do so."""
+_TYPES: Final = frozenset(
+    name for name, value in vars(builtins).items() if isinstance(value, type) and issubclass(value, BaseException)
+) | {"HostError", "RangeError", "ReferenceError", "URIError", "EvalError", "AggregateError", "InternalError", "Error"}
+
+
+def place_of(replay: Replay, artifact: Artifact) -> str:
+    """A few words that go on after the reason, as ``ValueError, at line 7 of its source``; empty if nothing is known.
+
+    ``artifact`` is what was replayed on.
+    """
+    if replay.reason in _SAID_BY_GUEST:
+        return ", ".join(filter(None, (_type(replay), _line(replay, artifact))))
+    # The function alone: from where in it a guest may choose among more places, and so say more.
+    functions = [frame.rpartition(" (+")[0] for frame in replay.backtrace]
+    if not functions:
+        return ""
+    return "in " + next((each for each in functions if not _RUNTIMES.match(each)), functions[0])
+
+
+def _type(replay: Replay) -> str:
+    name = replay.detail.partition(":")[0]
+    return name if replay.reason == "handler_raised" and name in _TYPES else ""
+
+
+def _line(replay: Replay, artifact: Artifact) -> str:
+    lines = 0 if artifact.source is None else artifact.source.count("\n") + 1
+    # Python says the innermost frame last.
+    python = (artifact.language or artifact.manifest.language) == "python"
+    frames = replay.backtrace[::-1] if python else replay.backtrace
+    for frame in frames:
+        found = _PLACE.match(frame)
+        if found is not None and int(found[1]) <= lines:
+            return f"at line {found[1]} of its source"
+    return ""
