@@ -263,8 +263,13 @@ def test_what_is_said_of_serving_http_is_what_holds() -> None:
     from mcp_types.version import LATEST_MODERN_VERSION
 
     from rho_wasm.cli.serve import DEFAULT_HOST, DEFAULT_PORT, TOKEN_VARIABLE
+    from rho_wasm.server import McpServer
     from rho_wasm.server.door import MIN_TOKEN_CHARS
-    from rho_wasm.server.http import PATH
+    from rho_wasm.server.http import PATH, serve_http
+    from rho_wasm.server.stdio import serve_stdio
+
+    for named in (McpServer, serve_http, serve_stdio):
+        assert f"`{named.__name__}" in README
 
     for said in (
         f"http://{DEFAULT_HOST}:{DEFAULT_PORT}{PATH}",
