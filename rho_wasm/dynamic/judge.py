@@ -41,8 +41,9 @@ def is_strike(result: ToolResult, meter: CallMeter, *, deadline_ms: float, polic
     """Whether the end of a call is the tool's own fault.
 
     Crashes alone, and none where the guest never ran. A deadline counts only at the tool's own bound, and only if the
-    guest itself ran for at least half of it, by CPU time: a starved host is not the tool's fault. What calls of one
-    artifact that run at once take from each other is its own, though, so what the call got counts once for each.
+    guest itself ran for at least half of it, by CPU time: a starved host is not the tool's fault. What the host did
+    at its request counts as its own. What calls of one artifact that run at once take from each other is its own, too,
+    so what the call got counts once for each.
     """
     if result.kind != "crashed" or result.reason is None:
         return False
@@ -51,7 +52,7 @@ def is_strike(result: ToolResult, meter: CallMeter, *, deadline_ms: float, polic
     if meter.fuel_used is None and not meter.guest_ms:
         return False
     if result.reason == "deadline":
-        own_ms = meter.guest_cpu_ms * meter.at_once
+        own_ms = (meter.guest_cpu_ms + meter.host_cpu_ms) * meter.at_once
         return meter.own_bound and 2 * own_ms >= min(deadline_ms, meter.clock.timeout_ms)
     return True
 

@@ -163,7 +163,7 @@ def _is_hosts_fault(error: ToolError, meter: CallMeter, limits: Limits) -> bool:
         return False  # It met a recorded fault, which the recorded version bore.
     if error.reason == "deadline":
         # As for a strike: a guest that got no CPU time says nothing about itself.
-        return 2 * meter.guest_cpu_ms * meter.at_once < limits.deadline_ms
+        return 2 * (meter.guest_cpu_ms + meter.host_cpu_ms) * meter.at_once < limits.deadline_ms
     return KINDS[error.reason] == "host"
 
 

@@ -8,20 +8,20 @@ from typing import Any, Final
 
 from rho_wasm import plain
 from rho_wasm.cancellation import Watermark, leaves, let_through
+from rho_wasm.counting import items_of
 from rho_wasm.errors import CapabilityError, PlainError, TooLarge
 from rho_wasm.limits import Limits
+from rho_wasm.sandbox.crossing import BYTES_AT_ONCE, ITEMS_AT_ONCE
 from rho_wasm.sandbox.state import LATER, Capabilities, GuestTrap
 from rho_wasm.untrusted import inert
 
-__all__ = ["Asking", "Step", "refusal"]
+__all__ = ["REQUEST_BYTES_AT_ONCE", "Asking", "Step", "refusal"]
 
 _KIND = re.compile(r"[a-z][a-z0-9_.-]{0,63}")
 """Of an error: one of the ABI's, or the capability's own."""
 _MESSAGE_CHARS = 1_000
-_BYTES_AT_ONCE = 256
-"""Of a request that is decoded on the event loop's thread; the worst of that size takes 0.2 ms."""
-_REPLY_BYTES_AT_ONCE, _REPLY_ITEMS_AT_ONCE = 64 * 1024, 400
-"""Of a reply that is encoded there."""
+REQUEST_BYTES_AT_ONCE = 256
+"""Of a request that is decoded and looked at on the event loop's thread; the worst of that size takes 0.2 ms."""
 _BROKEN = "the capability failed in the host"
 _SHAPE = 'a host request is {"capability": text, "arguments": map}'
 _NONE: Final = object()
@@ -40,7 +40,8 @@ class Step(enum.Enum):
 class Asking:
     """:meth:`go_on` until it is ``REPLIED``. ``reply`` is then what the guest is given, in bytes.
 
-    ``unavailable`` says why, where the capability was not: what it raised. ``declared`` are the capabilities that the
+    ``unavailable`` says why, where the capability was not: what it raised. ``items`` are those of the request and of
+    the reply, as far as they were read and made: each takes its time. ``declared`` are the capabilities that the
     module's manifest names.
     """
 
@@ -50,8 +51,10 @@ class Asking:
         "_data",
         "_declared",
         "_limits",
+        "_long",
         "_value",
         "capability",
+        "items",
         "reply",
         "unavailable",
     )
@@ -64,16 +67,20 @@ class Asking:
         self._declared = declared
         self._capabilities = capabilities
         self._arguments: dict[str, Any] | None = None
+        self._long = len(data) > REQUEST_BYTES_AT_ONCE
         self._value: Any = _NONE
         self.capability = ""
+        self.items = 0
         self.reply = b""
         self.unavailable: Exception | None = None
 
     @classmethod
-    def of(cls, capability: str, arguments: dict[str, Any], *, limits: Limits, capabilities: Capabilities) -> Asking:
-        """One whose request was read already."""
+    def of(
+        cls, capability: str, arguments: dict[str, Any], *, limits: Limits, capabilities: Capabilities, long: bool
+    ) -> Asking:
+        """One whose request was read already. ``long``: it had more than ``REQUEST_BYTES_AT_ONCE``."""
         made = cls(b"", limits=limits, declared=frozenset(), capabilities=capabilities)
-        made.capability, made._arguments = capability, arguments
+        made.capability, made._arguments, made._long = capability, arguments, long
         return made
 
     def go_on(self, *, remaining_ms: float, hurried: bool) -> Step:
@@ -81,12 +88,13 @@ class Asking:
 
         Raises KeyboardInterrupt, and whatever else a capability raised that is neither an Exception nor SystemExit.
         """
-        if self._arguments is None:
-            if hurried and len(self._data) > _BYTES_AT_ONCE:
-                return Step.LONG
-            self._read()
         if not self.reply and self._value is _NONE:
-            self._answer_now(remaining_ms)
+            if hurried and self._long:
+                return Step.LONG
+            if self._arguments is None:
+                self._read()
+            if not self.reply:
+                self._answer_now(remaining_ms)
         if self._value is LATER:
             return Step.LATER
         if not self.reply:
@@ -124,6 +132,7 @@ class Asking:
         except PlainError as error:
             self.reply = refusal("invalid_arguments", str(error))
             return
+        self.items += items_of(request)
         if type(request) is not dict or request.keys() != {"capability", "arguments"}:
             self.reply = refusal("invalid_arguments", _SHAPE)
             return
@@ -174,11 +183,12 @@ class Asking:
         limits = self._limits
         max_bytes, max_items = limits.request_bytes, limits.items
         if hurried:
-            max_bytes, max_items = min(max_bytes, _REPLY_BYTES_AT_ONCE), min(max_items, _REPLY_ITEMS_AT_ONCE)
+            max_bytes, max_items = min(max_bytes, BYTES_AT_ONCE), min(max_items, ITEMS_AT_ONCE)
         try:
             self.reply = plain.encode(
                 {"ok": self._value}, max_bytes=max_bytes, max_depth=limits.depth, max_items=max_items
             )
+            self.items += items_of(self._value)
         except TooLarge as error:
             if not hurried:
                 self.reply = refusal("quota", f"the reply is more than a guest can be given: {error}")

@@ -87,7 +87,11 @@ class AskingCall(SlicedCall):
         remaining_ms = self.remaining_ms()
         if state.cancelled or remaining_ms <= 0:
             raise stopped(self.waited_in_vain(asking))
-        step = asking.go_on(remaining_ms=remaining_ms, hurried=state.hurried)
+        cpu_began = time.thread_time()
+        try:
+            step = asking.go_on(remaining_ms=remaining_ms, hurried=state.hurried)
+        finally:
+            self._host_cpu_s += time.thread_time() - cpu_began
         if step is not Step.REPLIED:
             self.waits = step is Step.LATER
             return False

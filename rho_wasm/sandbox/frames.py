@@ -94,6 +94,9 @@ class Ended:
     fuel_used: int = 0
     guest_ms: float = 0.0
     guest_cpu_ms: float = 0.0
+    """In the worker, with what that did for the guest's host calls."""
+    host_cpu_ms: float = 0.0
+    """In the host, which counts that itself."""
     memory_refused: bool = False
     log: CallLog = field(default=NOTHING_LOGGED)
 

@@ -26,7 +26,7 @@ from rho_wasm.sandbox.watch import GROW_REFUSED
 if TYPE_CHECKING:
     from rho_wasm.sandbox.runtime import Runtime
 
-__all__ = ["HOST_BYTE_FUEL", "HOST_CALL_FUEL", "IMAGE_SLICE_S", "MAX_TICKS", "SLICE_S", "GuestCall"]
+__all__ = ["HOST_BYTE_FUEL", "HOST_CALL_FUEL", "HOST_ITEM_FUEL", "IMAGE_SLICE_S", "MAX_TICKS", "SLICE_S", "GuestCall"]
 
 MAX_TICKS = 10
 """A guest asks at least every 50 ms whether to go on. Asking takes the interpreter lock, which others may hold."""
@@ -38,18 +38,19 @@ IMAGE_SLICE_S = 0.001_5
 """The same for an image, whose memory is copied first: waking a thread for what is left would take longer than it."""
 
 HOST_CALL_FUEL = 10_000
-"""Of each host call: it costs about 10 µs in Python, as long as 10,000 units of a guest's own."""
+"""Of each host call: about 10 µs in Python, as long as 10,000 units of a guest's own."""
 HOST_BYTE_FUEL = 10
 """Of each byte that a host call reads or writes: copied, decoded, made inert."""
+HOST_ITEM_FUEL = 2_000
+"""Of each item of a request and of its reply, beside its bytes: one is decoded, checked and encoded in 1 to 4 µs."""
 
 _RAISED = b"raised"
 _NAMES_AT_ONCE = 8 * 1024
 """Bytes of a module's names that are looked through on the event loop's thread, for a backtrace."""
 _MASK = 0xFFFF_FFFF
 
-# What the guest runs for, in this order. It may be left in each.
 _NEW, _INITIALIZE, _ALLOC, _CALL = range(4)
-_STAGES = ("instantiation", INITIALIZE, ALLOC, CALL)
+_STAGES = ("instantiation", INITIALIZE, ALLOC, CALL)  # What the guest runs for. It may be left in each.
 
 
 class GuestCall:
@@ -59,9 +60,8 @@ class GuestCall:
     log = NOTHING_LOGGED
     fuel_used = 0
     """What the guest's instructions and host calls cost, at most ``Limits.fuel``."""
-    guest_ms = 0.0
-    """How long the guest was there, less the time that the host took to answer it."""
-    guest_cpu_ms = 0.0
+    guest_ms = guest_cpu_ms = 0.0
+    """How long the guest was there, less the time that the host took to answer it, and how much of that was CPU time."""
     memory_refused = False
     """``memory.grow`` answered -1 at least once."""
     slice_s = SLICE_S
@@ -72,7 +72,7 @@ class GuestCall:
     """The answer's bytes, once the call is over."""
     _began = _ends_at = 0.0
     _waited_s = _host_cpu_s = 0.0
-    """How long capabilities took, and how much of that on the guest's own stack."""
+    """How long capabilities took, and how much of that was CPU time."""
     _call_id = 0
     _instance: GuestInstance | None = None
     _memory = (0, 0)
@@ -92,7 +92,13 @@ class GuestCall:
         again._began = self._began
         again._waited_s = self._waited_s
         again.guest_cpu_ms = self.guest_cpu_ms
+        again._host_cpu_s = self._host_cpu_s
         return again
+
+    @property
+    def host_cpu_ms(self) -> float:
+        """CPU time of the host for what the guest asked of it."""
+        return self._host_cpu_s * 1000
 
     @property
     def stage(self) -> str:
@@ -109,13 +115,13 @@ class GuestCall:
 
         Raises :class:`CallFailed`, or what a host function raised that is no :class:`GuestTrap`.
         """
-        cpu_began = time.thread_time()
+        cpu_began, host_began = time.thread_time(), self._host_cpu_s
         self.prepare(request, sliced=False)
         try:
             with self.runtime.ticking():
                 over = self.go_on()
         finally:
-            self.guest_cpu_ms += (time.thread_time() - cpu_began - self._host_cpu_s) * 1000
+            self.guest_cpu_ms += (time.thread_time() - cpu_began - self._host_cpu_s + host_began) * 1000
         assert over, "a guest on its thread's own stack is never left"
         return self.answer
 
@@ -352,7 +358,7 @@ class GuestCall:
         """The reply waits for the guest from here on."""
         state = self.state
         state.reply = asking.reply
-        state.charged += HOST_BYTE_FUEL * len(asking.reply)
+        state.charged += HOST_BYTE_FUEL * len(asking.reply) + HOST_ITEM_FUEL * asking.items
         if asking.unavailable is not None and state.unavailable is None:
             state.unavailable = asking.capability, asking.unavailable
 

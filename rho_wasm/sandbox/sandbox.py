@@ -360,6 +360,7 @@ def _measured(meter: CallMeter, used: GuestCall | Ended) -> None:
     meter.fuel_used = used.fuel_used
     meter.guest_ms = used.guest_ms
     meter.guest_cpu_ms = used.guest_cpu_ms
+    meter.host_cpu_ms += used.host_cpu_ms
     meter.log = used.log
 
 

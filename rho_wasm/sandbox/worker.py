@@ -263,7 +263,7 @@ class _Worker:
                 answer = self._run(call, asked.request)
             except Elsewhere:
                 # Nobody sees that it begins again: it had no effect outside of itself.
-                before_ms, before_cpu_ms = call.guest_ms, call.guest_cpu_ms
+                before_ms, before_cpu_ms = call.guest_ms, call.guest_cpu_ms + call.host_cpu_ms
                 call = new_call()
                 answer = call.run(asked.request)
         except CallFailed as failure:
@@ -276,7 +276,7 @@ class _Worker:
             failed=failed,
             fuel_used=call.fuel_used,
             guest_ms=call.guest_ms + before_ms,
-            guest_cpu_ms=call.guest_cpu_ms + before_cpu_ms,
+            guest_cpu_ms=call.guest_cpu_ms + call.host_cpu_ms + before_cpu_ms,
             memory_refused=call.memory_refused,
             log=call.log,
         )

@@ -6,6 +6,7 @@ import contextlib
 import math
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -16,7 +17,7 @@ from rho_wasm.errors import ToolError
 from rho_wasm.host_threads import HostThreads, NoThread
 from rho_wasm.limits import Limits
 from rho_wasm.results import HandlerResult
-from rho_wasm.sandbox.asking import Asking, Step
+from rho_wasm.sandbox.asking import REQUEST_BYTES_AT_ONCE, Asking, Step
 from rho_wasm.sandbox.crossing import as_tool_error, blamed, encode, encode_at_once, read_at_once
 from rho_wasm.sandbox.errands import to_its_end
 from rho_wasm.sandbox.frames import (
@@ -75,6 +76,8 @@ class WorkerCall:
         self._unavailable: tuple[str, Exception] | None = None
         self._began = 0.0
         self._host_calls = 0
+        self._host_cpu_s = 0.0
+        """Of what was done for these."""
         self._between_calls = True
         """The worker has said how the call ended, or knows of none."""
         self.used = Ended()
@@ -104,7 +107,10 @@ class WorkerCall:
 
     async def answer(self, data: bytes) -> bytes:
         """What the guest answers to the request ``data``, in bytes. Raises what the call failed for."""
-        self.used = await self._in_worker(data)
+        try:
+            self.used = await self._in_worker(data)
+        finally:
+            self.used = replace(self.used, host_cpu_ms=self._host_cpu_s * 1000)
         if self.used.failed is not None:
             raise self.used.failed
         return self.used.answer
@@ -168,12 +174,15 @@ class WorkerCall:
                 if said.failed is not None and said.failed.reason == "cancelled":
                     raise Strange("it gave up a call that nobody cancelled")
                 return said
-            asked = read_host_call(said, number=number, limits=limits, declared=self._module.declared)
+            began = time.monotonic()
+            read = partial(read_host_call, said, number=number, limits=limits, declared=self._module.declared)
+            arguments = said.get("arguments")
+            long = type(arguments) is bytes and len(arguments) > REQUEST_BYTES_AT_ONCE
+            asked = await self._charged_in_thread(read) if long else self._charged(read)
             self._host_calls += 1
             if capabilities is None or self._host_calls > limits.host_calls:
                 raise Strange("it asked for more than its limits allow")
-            began = time.monotonic()
-            worker.put(await self._reply(capabilities, asked))
+            worker.put(await self._reply(capabilities, asked, long=long))
             until += time.monotonic() - began
 
     async def _stop(self, worker: WorkerProcess, number: int) -> Ended:
@@ -214,19 +223,36 @@ class WorkerCall:
         except NoThread:
             raise self._no_thread() from None
 
-    async def _reply(self, capabilities: Capabilities, asked: HostCall) -> dict[str, Any]:
+    def _charged(self, function: Callable[[], _T]) -> _T:
+        """What it answers; its CPU time is the guest's."""
+        began = time.thread_time()
+        try:
+            return function()
+        finally:
+            self._host_cpu_s += time.thread_time() - began
+
+    async def _charged_in_thread(self, function: Callable[[], _T]) -> _T:
+        return await self._to_its_end(partial(self._charged, function))
+
+    async def _gone_on(self, asking: Asking) -> Step:
+        """How far a host call came, in a thread where it is long."""
+        step = self._charged(lambda: asking.go_on(remaining_ms=self._remaining_ms(), hurried=True))
+        if step is Step.LONG:
+            remaining_ms = self._remaining_ms()
+            step = await self._charged_in_thread(lambda: asking.go_on(remaining_ms=remaining_ms, hurried=False))
+        return step
+
+    async def _reply(self, capabilities: Capabilities, asked: HostCall, *, long: bool) -> dict[str, Any]:
         """What the worker is told of a host call."""
-        asking = Asking.of(asked.capability, asked.arguments, limits=self._limits, capabilities=capabilities)
-        step = asking.go_on(remaining_ms=self._remaining_ms(), hurried=True)
+        asking = Asking.of(asked.capability, asked.arguments, limits=self._limits, capabilities=capabilities, long=long)
+        step = await self._gone_on(asking)
         if step is Step.LATER:
             remaining_ms = self._remaining_ms()
             with anyio.move_on_after(max(0.0, remaining_ms / 1000)) as scope:
                 await asking.wait(remaining_ms=remaining_ms)
             if scope.cancelled_caught or self._remaining_ms() <= 0:
                 return {"overdue": asked.capability}
-            step = asking.go_on(remaining_ms=self._remaining_ms(), hurried=True)
-        if step is Step.LONG:
-            await self._to_its_end(lambda: asking.go_on(remaining_ms=0.0, hurried=False))
+            await self._gone_on(asking)
         if asking.unavailable is not None and self._unavailable is None:
             self._unavailable = asking.capability, asking.unavailable
         return {"reply": asking.reply}
