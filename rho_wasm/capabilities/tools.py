@@ -93,6 +93,8 @@ def _reply(result: ToolResult, name: str, context: CapabilityContext) -> dict[st
     if result.status in ("ask_user", "halt"):
         what = "asks the user" if result.status == "ask_user" else "halts the loop"
         raise CapabilityError("denied", f"{name} {what}: a tool that another one calls cannot")
+    if result.reason == "not_found":
+        context.log(_WARNING, f"{_CAPABILITY}: no tool called {inert(name, limit=100)} is offered here")
     if result.kind not in ("ok", "failed"):
         raise _refusal(result, name)
     if result.images:

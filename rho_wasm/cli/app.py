@@ -10,7 +10,21 @@ from typing import Annotated
 import typer
 from typer.exceptions import Abort, TyperException
 
-from rho_wasm.cli import conform, demo, dev, doctor, engines, inspection, modules, new, policy, recordings, serve, store
+from rho_wasm.cli import (
+    conform,
+    demo,
+    dev,
+    doctor,
+    engines,
+    inspection,
+    modules,
+    new,
+    policy,
+    recordings,
+    serve,
+    store,
+    strikes,
+)
 from rho_wasm.cli.output import FAULT, USAGE, WORKED, Output, UsageProblem
 
 __all__ = ["make_app", "run"]
@@ -33,7 +47,21 @@ def make_app() -> typer.Typer:
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    for verbs in (demo, new, modules, dev, inspection, conform, store, policy, recordings, serve, engines, doctor):
+    for verbs in (
+        demo,
+        new,
+        modules,
+        dev,
+        inspection,
+        conform,
+        store,
+        strikes,
+        policy,
+        recordings,
+        serve,
+        engines,
+        doctor,
+    ):
         verbs.add_to(app)
 
     @app.callback()

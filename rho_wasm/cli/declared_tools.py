@@ -1,4 +1,4 @@
-"""A manifest's tools with their arguments, for a person."""
+"""What a manifest declares, for a person: its tools with their arguments, and the capabilities that it may ask for."""
 
 from __future__ import annotations
 
@@ -6,15 +6,28 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from rho_wasm.capability_names import misnamed
 from rho_wasm.cli.output import Output
 from rho_wasm.frozen import thaw
 from rho_wasm.manifest import Manifest
 from rho_wasm.untrusted import inert
 
-__all__ = ["show_tools"]
+__all__ = ["misnamed_capabilities", "show_capabilities", "show_tools"]
 
 _SHOWN_CHARS = 200
 _SHOWN_MEMBERS = 8
+
+
+def misnamed_capabilities(manifest: Manifest) -> list[str]:
+    """A line for each capability of a surely wrong name: it can never be granted, so each such call is denied."""
+    return [words for name in manifest.capabilities if (words := misnamed(name)) is not None]
+
+
+def show_capabilities(output: Output, manifest: Manifest) -> None:
+    """One line of what it may ask for, and one for each wrong name in there."""
+    output.say("may ask for  ", ", ".join(manifest.capabilities) or "nothing outside the sandbox")
+    for words in misnamed_capabilities(manifest):
+        output.say("warning: ", words, style="yellow")
 
 
 def show_tools(output: Output, manifest: Manifest) -> None:

@@ -36,6 +36,7 @@ from rho_wasm.dynamic.generation import Generation
 from rho_wasm.errors import BuildError, GateRejected, RhoError, UnknownGeneration
 from rho_wasm.frozen import thaw
 from rho_wasm.host import Host
+from rho_wasm.host_capabilities import needs_of_calls
 from rho_wasm.plain import jsonable
 from rho_wasm.results import ToolResult
 from rho_wasm.toolchains.pipeline import language_of, read_suffixes
@@ -80,7 +81,7 @@ def dev(
 
     async def watch() -> None:
         async with (
-            Host.open(store, policy=loaded) as host,
+            Host.open(store, policy=loaded, secrets=needs_of_calls(loaded), elsewhere=True) as host,
             anyio.create_task_group() as group,
         ):
             group.start_soon(_until_told, group.cancel_scope)

@@ -9,7 +9,7 @@ import anyio
 import typer
 
 from rho_wasm import wasm
-from rho_wasm.cli.declared_tools import show_tools
+from rho_wasm.cli.declared_tools import misnamed_capabilities, show_capabilities, show_tools
 from rho_wasm.cli.module_view import ModuleView, view
 from rho_wasm.cli.options import JsonOption, is_source, read_bytes
 from rho_wasm.cli.output import REFUSED, WORKED, Output, UsageProblem
@@ -61,6 +61,7 @@ def inspect_file(
         "image": looked.image if looked else None,
         "standalone_of": _standalone_of(artifact.manifest) if looked and looked.standalone else None,
         "accepted": problem is None,
+        "warnings": misnamed_capabilities(artifact.manifest),
     }
     if looked is not None and looked.image is not None:
         told["memory_min_bytes"] = looked.memory_bytes
@@ -70,7 +71,7 @@ def inspect_file(
     output.say(f"{module}  {len(data):,} bytes", style="bold")
     output.say(f"sha256 {artifact.sha256}", style="dim")
     output.say(f"language {artifact.manifest.language or 'not said'}")
-    output.say("may ask for  ", ", ".join(artifact.manifest.capabilities) or "nothing outside the sandbox")
+    show_capabilities(output, artifact.manifest)
     show_tools(output, artifact.manifest)
     _show_sizes(output, seen)
     output.say("imports  ", ", ".join(seen.imports) or "none")

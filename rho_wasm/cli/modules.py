@@ -11,8 +11,9 @@ from typing import Annotated
 import anyio
 import typer
 
+from rho_wasm.builtin import builtin_tools
 from rho_wasm.calls import ToolCall
-from rho_wasm.cli.declared_tools import show_tools
+from rho_wasm.cli.declared_tools import misnamed_capabilities, show_capabilities, show_tools
 from rho_wasm.cli.module_view import view
 from rho_wasm.cli.options import (
     JsonOption,
@@ -28,10 +29,13 @@ from rho_wasm.cli.options import (
 from rho_wasm.cli.output import Output, UsageProblem
 from rho_wasm.cli.progress import build_progress
 from rho_wasm.cli.results import show_result
+from rho_wasm.dynamic.artifact import Artifact
 from rho_wasm.dynamic.strikes import Quarantine
 from rho_wasm.errors import Corrupt, StoreError
 from rho_wasm.events import Event, GenerationSwitched, StrikeCounted, ToolQuarantined
+from rho_wasm.grants import UncheckedBounds
 from rho_wasm.host import Host
+from rho_wasm.host_capabilities import needs_of_calls
 from rho_wasm.offered import ToolSnapshot
 from rho_wasm.plain import jsonable
 from rho_wasm.results import ToolResult
@@ -114,6 +118,7 @@ def build_file(
             "log": artifact.log,
             "imports": list(seen.imports),
             "exports": [name for name, _ in seen.exports],
+            "warnings": misnamed_capabilities(artifact.manifest),
             "manifest": jsonable(artifact.manifest.as_plain()),
         }
     )
@@ -124,7 +129,7 @@ def build_file(
     output.say("imports  ", ", ".join(seen.imports) or "none")
     output.say("exports  ", ", ".join(name for name, _ in seen.exports) or "none")
     if artifact.manifest.capabilities:
-        output.say("may ask for  ", ", ".join(artifact.manifest.capabilities))
+        show_capabilities(output, artifact.manifest)
     show_tools(output, artifact.manifest)
     return 0
 
@@ -194,46 +199,55 @@ def call(
     events: list[Event] = []
     withdrawn: list[Quarantine] = []
 
+    rules = policy_of(policy)
+    elsewhere: list[str] = []
+
     async def of_file() -> ToolResult:
         with build_progress(output, f"building {first}") as tell:
             artifact = await artifact_of(Path(first), progress=tell)
-        assert second is not None
-        if second not in artifact.tools:
-            raise UsageProblem(f"{first} has no tool {second!r}: it has {', '.join(artifact.tools)}")
-        # A store of its own that ends with the call; its name may be a core one, so there are no core tools beside it.
-        rules = policy_of(policy).without_gates()
-        async with Host.open(":memory:", core=[], policy=rules) as host:
+        name = _tool_of(artifact, first, second)
+        # A store of its own that ends with the call. Its name may be a core one: that core tool is not there then.
+        core = [tool for tool in builtin_tools() if tool.name not in artifact.tools]
+        async with Host.open(
+            ":memory:", core=core, policy=rules.without_gates(), secrets=needs_of_calls(rules), elsewhere=True
+        ) as host:
             # Loaded by itself first, so that a refusal speaks of the module and not of a generation.
             held = await host.sandbox.load(artifact.wasm)
             await host.source.activate(await host.source.stage(add=[artifact], author="call"))
             held.close()
-            tool = host.source.lookup(second)
+            elsewhere.extend(_granted_elsewhere(host, name))
+            tool = host.source.lookup(name)
             assert tool is not None
+            offered = {each.name: each for each in host.registry.list()} | {name: tool}
             return await host.runner.run(
-                ToolCall(id="call", name=second, arguments=given),
-                tools=ToolSnapshot([tool]),
+                ToolCall(id="call", name=name, arguments=given),
+                tools=ToolSnapshot([offered[each] for each in sorted(offered)]),
                 timeout_ms=timeout_ms,
                 session_id=session,
             )
 
     async def of_store() -> ToolResult:
-        if is_source(Path(first)) or (first.endswith(".wasm") and await anyio.Path(first).is_file()):
-            with build_progress(output, f"building {first}") as tell:
-                tools = (await artifact_of(Path(first), progress=tell)).tools
-            raise UsageProblem(f"name a tool of {first}: {', '.join(tools)}")
         existing_store(store)
-        async with Host.open(store, policy=policy_of(policy), on_event=events.append) as host:
+        async with Host.open(
+            store, policy=rules, secrets=needs_of_calls(rules), elsewhere=True, on_event=events.append
+        ) as host:
             if (damage := host.source.damaged().get(first)) is not None:
                 raise Corrupt(damage, path=str(store))
             withdrawn.extend(held for held in host.source.quarantines(first) if held.active)
+            elsewhere.extend(_granted_elsewhere(host, first))
             return await host.runner.run(
                 ToolCall(id=f"call-{time.time_ns()}", name=first, arguments=given),
                 timeout_ms=timeout_ms,
                 session_id=session,
             )
 
-    result = anyio.run(of_store if second is None else of_file)
+    is_file = is_source(Path(first)) or (first.endswith(".wasm") and Path(first).is_file())
+    result = anyio.run(of_store if second is None and not is_file else of_file)
     code = show_result(output, result)
+    if second is None and is_file:
+        output.aside(f"{result.tool} is the one tool of {first}")
+    for name in elsewhere:
+        output.aside(f"{name} is granted, but only its program has it: here it is denied", style="yellow")
     for event in events:
         if isinstance(event, StrikeCounted):
             output.aside(f"strike {event.count} of {event.limit} against {event.tool}", style="yellow")
@@ -247,6 +261,27 @@ def call(
             f"{first} is quarantined ({reasons}): rho-wasm pardon {first}, then roll back to it", style="yellow"
         )
     return code
+
+
+def _tool_of(artifact: Artifact, file: str, name: str | None) -> str:
+    """Which tool of a file is meant: the one that is named, else the only one. Raises :class:`UsageProblem`.
+
+    A folder may be called as a live tool is, so a tool of it is always named.
+    """
+    if name is None and len(artifact.tools) == 1 and not Path(file).is_dir():
+        return artifact.tools[0]
+    if name is None:
+        raise UsageProblem(f"name a tool of {file}: {', '.join(artifact.tools)}")
+    if name not in artifact.tools:
+        raise UsageProblem(f"{file} has no tool {name!r}: it has {', '.join(artifact.tools)}")
+    return name
+
+
+def _granted_elsewhere(host: Host, tool: str) -> list[str]:
+    """What the live ``tool`` may ask for that only the operator's program can answer."""
+    allowed, version = host.policy.grants_for(tool), host.source.live().tools.get(tool)
+    given = () if version is None else version.grants
+    return [each.capability for each in given if isinstance(allowed.get(each.capability), UncheckedBounds)]
 
 
 def existing_store(path: Path) -> None:

@@ -48,7 +48,7 @@ def offered_tools(store: Path, policy: Path | None) -> Sequence[Tool]:
     existing_store(store)
 
     async def run() -> Sequence[Tool]:
-        async with Host.open(store, policy=policy_of(policy)) as host:
+        async with Host.open(store, policy=policy_of(policy), elsewhere=True) as host:
             return host.registry.list()
 
     return anyio.run(run)

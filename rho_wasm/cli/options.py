@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
 import anyio
 import typer
@@ -14,24 +16,28 @@ import typer
 from rho_wasm.cli.output import UsageProblem
 from rho_wasm.dynamic.artifact import Artifact
 from rho_wasm.errors import ModuleRejected
+from rho_wasm.grants import Bounds, UncheckedBounds, capability_name, is_reserved
 from rho_wasm.limits import MIB
 from rho_wasm.policy import Policy
 from rho_wasm.toolchains import Progress, build, languages
 from rho_wasm.toolchains.files import TooLong, read_bounded
 
 __all__ = [
+    "CapabilityOption",
     "JsonOption",
     "PolicyOption",
     "StoreOption",
     "TrustedOption",
     "artifact_of",
     "is_source",
+    "own_capabilities",
     "parse_arguments",
     "policy_of",
     "read_bytes",
     "text_argument",
 ]
 
+_CAPABILITIES: Final = "RHO_WASM_CAPABILITIES"
 _MAX_ARGUMENTS = 16 * MIB
 
 JsonOption: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON object, and errors as JSON too.")]
@@ -43,6 +49,15 @@ PolicyOption: TypeAlias = Annotated[
     Path | None,
     typer.Option(
         "--policy", metavar="FILE", envvar="RHO_WASM_POLICY", help="A policy, TOML. Default: the built-in one."
+    ),
+]
+CapabilityOption: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--capability",
+        metavar="NAME",
+        help="One that your own program has. May be repeated; RHO_WASM_CAPABILITIES names some for every verb.",
+        show_default=False,
     ),
 ]
 TrustedOption: TypeAlias = Annotated[
@@ -94,9 +109,39 @@ def read_bytes(path: Path, *, limit: int) -> bytes:
         raise UsageProblem(f"{path}: {error.strerror or error}") from None
 
 
-def policy_of(path: Path | None) -> Policy:
-    """The policy in ``path``, or the default one. Raises :class:`rho_wasm.errors.PolicyError`."""
-    return Policy() if path is None else Policy.load(path)
+@dataclass(frozen=True, slots=True)
+class _OwnCapability:
+    """One that only the operator's program has."""
+
+    name: str
+    bounds: type[Bounds] = UncheckedBounds
+
+
+def own_capabilities(named: Iterable[str] | None = None) -> frozenset[str]:
+    """The names of what the operator's program has: those ``named``, and those of ``RHO_WASM_CAPABILITIES``.
+
+    Raises :class:`UsageProblem` for a name that no program's own capability can have.
+    """
+    names = frozenset([*(named or ()), *os.environ.get(_CAPABILITIES, "").replace(",", " ").split()])
+    for name in names:
+        try:
+            taken = is_reserved(capability_name(name))
+        except ValueError as error:
+            raise UsageProblem(str(error)) from None
+        if taken:
+            raise UsageProblem(f"{name}: names that begin so are those of capabilities that ship, never a program's")
+    return names
+
+
+def policy_of(path: Path | None, own: Iterable[str] | None = None) -> Policy:
+    """The policy in ``path``, or the default one, for a program that may have capabilities of its ``own``.
+
+    None of these is here, so none is granted here. Raises :class:`rho_wasm.errors.PolicyError`, and
+    :class:`UsageProblem` as :func:`own_capabilities` does.
+    """
+    if path is None:
+        return Policy()
+    return Policy.load(path, capabilities=map(_OwnCapability, own_capabilities(own)), elsewhere=True)
 
 
 def is_source(path: Path) -> bool:

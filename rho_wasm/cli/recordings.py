@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,7 +25,12 @@ __all__ = ["add_to", "show_report"]
 
 _VALUE_CHARS = 2_000
 """Of one value that a person is shown; ``--json`` has all of it."""
+_VALUE_LINES = 60
+_SHORT = 76
 _HOST_CALLS_SHOWN = 50
+_TOOLS_SHOWN = 20
+_COLUMNS = ("id", "tool", "artifact", "gen", "when (UTC)", "ended", "host calls", "fuel", "ms", "bytes")
+_ONLY_WHERE_WIDE = ("artifact", "fuel", "bytes")
 _DIFFS_SHOWN = 8
 _KIND_STYLES = {"ok": "green", "failed": "yellow", "crashed": "red"}
 
@@ -43,29 +48,21 @@ def list_recordings(
     output = Output(as_json=as_json)
     existing_store(store)
     with Store.open(store, read_only=True) as opened:
-        rows = opened.recordings.rows(tool, limit=limit)
+        rows, counts = opened.recordings.rows(tool, limit=limit), opened.recordings.counts()
     output.object({"recordings": [row.as_json() for row in rows]})
+    if not rows:
+        output.say(_nothing(tool, counts), style="dim")
+        return WORKED
+    narrow = output.narrow
+    columns = [name for name in _COLUMNS if not (narrow and name in _ONLY_WHERE_WIDE)]
     output.table(
-        ["id", "tool", "artifact", "generation", "when (UTC)", "ended", "host calls", "fuel", "ms", "bytes"],
+        columns,
         [
-            (
-                str(row.id),
-                row.tool,
-                row.artifact[:12],
-                str(row.generation),
-                utc(row.at),
-                row.reason or row.kind,
-                str(row.host_calls),
-                "" if row.fuel is None else str(row.fuel),
-                f"{row.duration_ms:.2f}",
-                str(row.bytes),
-            )
+            [cell for name, cell in zip(_COLUMNS, _cells(row, short=narrow), strict=True) if name in columns]
             for row in rows
         ],
         styles=[_KIND_STYLES[row.kind] for row in rows],
     )
-    if not rows:
-        output.say("nothing is recorded; calls are where a policy says: [recordings] on = true", style="dim")
     return WORKED
 
 
@@ -90,17 +87,17 @@ def show(
     output.say(f"  {ended}{fuel}, {recording.duration_ms:.2f} ms", style=_KIND_STYLES[recording.kind])
     if recording.redacted:
         output.say("  redacted: it was altered before it was written", style="yellow")
-    output.say("  arguments: ", _shown(told["arguments"]))
-    output.say("  context: ", _shown(told["context"]), style="dim")
+    _show_value(output, "  arguments: ", told["arguments"])
+    _show_value(output, "  context: ", told["context"], style="dim")
     for number, call in enumerate(told["host_calls"][:_HOST_CALLS_SHOWN], 1):
-        output.say(f"  {number}. ", f"{call['capability']} ", _shown(call["arguments"]))
-        output.say("     -> ", _shown(call["reply"]))
+        _show_value(output, f"  {number}. {call['capability']} ", call["arguments"])
+        _show_value(output, "     -> ", call["reply"])
     if (more := len(told["host_calls"]) - _HOST_CALLS_SHOWN) > 0:
         output.say(f"  (and {more} more host calls: --json has them)", style="dim")
     if recording.answer is None:
-        output.say("  said: ", recording.detail, style="red")
+        output.paragraph("  said: ", recording.detail, style="red")
     else:
-        output.say("  answer: ", _shown(told["answer"]))
+        _show_value(output, "  answer: ", told["answer"])
     return WORKED
 
 
@@ -116,22 +113,23 @@ def replay(
     as_json: JsonOption = False,
 ) -> int:
     """Run recorded calls again, with the host's recorded answers; nothing is touched and nothing strikes. All calls,
-    unless some are named. The exit code is 1 if one crashes where it answered."""
+    unless some are named. The exit code is 1 if one crashes where it answered, or if there is none of that tool."""
     output = Output(as_json=as_json)
     existing_store(store)
 
-    async def job() -> tuple[ReplayReport, ...]:
-        async with Host.open(store, policy=policy_of(policy)) as host:
+    async def job() -> tuple[tuple[ReplayReport, ...], dict[str, int]]:
+        async with Host.open(store, policy=policy_of(policy), elsewhere=True) as host:
             rows = _rows(host.store, ids or (), tool)
-            return await host.source.replay(rows, against=await _target(against))
+            return await host.source.replay(rows, against=await _target(against)), host.store.recordings.counts()
 
-    reports = anyio.run(job)
+    reports, counts = anyio.run(job)
     output.object({"reports": [report.as_json() for report in reports]})
     for report in reports:
         show_report(output, report)
     if not reports:
-        output.say("nothing is recorded", style="dim")
-    return FAILED if any(report.broken for report in reports) else WORKED
+        output.say(_nothing(tool, counts), style="dim")
+    unknown = not reports and tool is not None
+    return FAILED if unknown or any(report.broken for report in reports) else WORKED
 
 
 def drop(
@@ -140,7 +138,8 @@ def drop(
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
 ) -> int:
-    """Forget recorded calls: those named, or all of a tool. Their bytes are overwritten."""
+    """Forget recorded calls: those named, or all of a tool. Their bytes are overwritten. The exit code is 1 if there
+    was none of that tool."""
     output = Output(as_json=as_json)
     if not ids and tool is None:
         raise UsageProblem("drop which? Name recordings, or all of a tool with --tool")
@@ -149,8 +148,12 @@ def drop(
         known = {row.id for row in opened.recordings.find(ids or ())}
         if unknown := [id for id in ids or () if id not in known]:
             raise _unknown(unknown)
+        counts = opened.recordings.counts()
         gone = opened.recordings.drop(ids or (), tool=tool)
     output.object({"dropped": gone})
+    if not gone:
+        output.say(_nothing(tool, counts), style="yellow")
+        return FAILED
     output.say(f"recordings forgotten: {gone}")
     return WORKED
 
@@ -180,6 +183,8 @@ def _show_replay(output: Output, each: Replay, *, indent: str) -> None:
         output.say(f"{indent}  at host call {each.diverged.index + 1} it asked otherwise:", style="yellow")
         output.say(f"{indent}    recorded: ", _asked(each.diverged.recorded))
         output.say(f"{indent}    asked:    ", _asked(each.diverged.asked))
+        if each.diverged.asked is not None:
+            output.say(f"{indent}    which is not in the recording: a replay denies that, granted or not", style="dim")
     for line in each.diff.splitlines():
         output.say(f"{indent}  ", line, style="green" if line[:1] == "+" else "red" if line[:1] == "-" else "dim")
 
@@ -189,7 +194,52 @@ def _asked(asked: list[Any] | None) -> str:
 
 
 def _shown(value: Any) -> str:
-    return inert(json.dumps(plain_json(value), ensure_ascii=False), limit=_VALUE_CHARS)
+    return inert(_json(value), limit=_VALUE_CHARS)
+
+
+def _show_value(output: Output, label: str, value: Any, *, style: str | None = None) -> None:
+    """In the label's line if it is short, else below it, as much of it as a person reads."""
+    text = _json(value)
+    if len(label) + len(text) <= _SHORT:
+        output.say(label, text, style=style)
+        return
+    output.say(label.rstrip(), style=style)
+    indent = " " * (len(label) - len(label.lstrip()) + 2)
+    lines = _json(value, indent=2).split("\n")
+    for line in lines[:_VALUE_LINES]:
+        begins = len(line) - len(line.lstrip())
+        output.paragraph(indent + line[:begins], inert(line[begins:], limit=_VALUE_CHARS), style=style)
+    if len(lines) > _VALUE_LINES:
+        output.say(f"{indent}(and {len(lines) - _VALUE_LINES} more lines: --json has them)", style="dim")
+
+
+def _json(value: Any, *, indent: int | None = None) -> str:
+    return json.dumps(plain_json(value), ensure_ascii=False, indent=indent)
+
+
+def _cells(row: RecordingRow, *, short: bool) -> tuple[str, ...]:
+    """In the order of ``_COLUMNS``."""
+    return (
+        str(row.id),
+        row.tool,
+        row.artifact[:12],
+        str(row.generation),
+        utc(row.at)[5:] if short else utc(row.at),
+        row.reason or row.kind,
+        str(row.host_calls),
+        "" if row.fuel is None else str(row.fuel),
+        f"{row.duration_ms:.2f}",
+        str(row.bytes),
+    )
+
+
+def _nothing(tool: str | None, counts: Mapping[str, int]) -> str:
+    """Why there is nothing to show."""
+    if not counts:
+        return "nothing is recorded; calls are where a policy says: [recordings] on = true"
+    shown = ", ".join(f"{name} ({number})" for name, number in list(counts.items())[:_TOOLS_SHOWN])
+    more = "" if len(counts) <= _TOOLS_SHOWN else f" and {len(counts) - _TOOLS_SHOWN} more tools"
+    return f"nothing is recorded of {tool}; there are calls of {shown}{more}"
 
 
 def _rows(store: Store, ids: Sequence[int], tool: str | None) -> tuple[RecordingRow, ...]:

@@ -1,4 +1,4 @@
-"""Verbs about a store: what is offered, what is staged, what was live, and what struck."""
+"""Verbs about a store: what is offered, what is staged, and what was live."""
 
 from __future__ import annotations
 
@@ -6,40 +6,57 @@ import getpass
 import os
 import shlex
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import anyio
 import typer
 
+from rho_wasm.cli.declared_tools import misnamed_capabilities
 from rho_wasm.cli.modules import DEFAULT_STORE, existing_store
 from rho_wasm.cli.offered_tools import FormatOption, offered_tools, print_offered
-from rho_wasm.cli.options import JsonOption, PolicyOption, StoreOption, TrustedOption, artifact_of, policy_of
+from rho_wasm.cli.options import (
+    JsonOption,
+    PolicyOption,
+    StoreOption,
+    TrustedOption,
+    artifact_of,
+    own_capabilities,
+    policy_of,
+)
 from rho_wasm.cli.output import FAULT, REFUSED, Output, UsageProblem, utc
+from rho_wasm.cli.policy_advice import not_shipped
 from rho_wasm.cli.progress import build_progress
 from rho_wasm.cli.review import show_review
+from rho_wasm.dynamic.artifact import Artifact
 from rho_wasm.dynamic.generation import Generation
 from rho_wasm.dynamic.review import Review
 from rho_wasm.dynamic.store import Store
 from rho_wasm.errors import UnknownGeneration
+from rho_wasm.grants import UncheckedBounds
 from rho_wasm.host import Host
+from rho_wasm.policy import Policy
 
-__all__ = ["add_to", "author_name", "next_command"]
+__all__ = ["add_to", "author_name", "next_command", "with_host"]
 
 Answer = TypeVar("Answer")
 
 _STYLES = {"live": "bold green", "candidate": "cyan", "rejected": "red", "rolled_back": "yellow", "superseded": "dim"}
 
 
-def _with_host(
+def with_host(
     store: Path, policy: Path | None, job: Callable[[Host], Awaitable[Answer]], *, new: bool = False
 ) -> Answer:
+    """What ``job`` does on the store, for the program that goes by the policy; ``new``: the store may be made.
+
+    No guest is called with grants, so nothing that only the program has is needed here.
+    """
     if not new:
         existing_store(store)
 
     async def run() -> Answer:
-        async with Host.open(store, policy=policy_of(policy)) as host:
+        async with Host.open(store, policy=policy_of(policy), elsewhere=True) as host:
             return await job(host)
 
     return anyio.run(run)
@@ -116,7 +133,7 @@ def tools(
             "damaged": dict(host.source.damaged()),
         }
 
-    told = _with_host(store, policy, job)
+    told = with_host(store, policy, job)
     output.object(told)
     output.table(
         ["tool", "from", "artifact", "grants", "description"],
@@ -158,22 +175,38 @@ def stage(
     if not files and not remove:
         raise UsageProblem("stage what? Name files to add, or tools with --remove")
 
-    async def job(host: Host) -> Generation:
+    async def job(host: Host) -> tuple[Generation, list[str]]:
         artifacts = []
         for path in files or ():
             with build_progress(output, f"building {path}") as tell:
                 artifacts.append(await artifact_of(path, trusted=trusted, progress=tell))
-        return await host.source.stage(artifacts, remove or (), author=author or author_name(), note=note)
+        made = await host.source.stage(artifacts, remove or (), author=author or author_name(), note=note)
+        wrong = [words for each in artifacts for words in misnamed_capabilities(each.manifest)]
+        return made, wrong + _given_elsewhere(made, artifacts, host.policy)
 
-    candidate = _with_host(store, policy, job, new=True)
+    candidate, warnings = with_host(store, policy, job, new=True)
     verbs = ("approve", "activate") if "approval" in policy_of(policy).gates.on else ("activate",)
     steps = [next_command(verb, candidate.number, store=store, policy=policy) for verb in verbs]
-    output.object(candidate.as_json() | {"next": steps})
+    output.object(candidate.as_json() | {"next": steps, "warnings": warnings})
     changes = _changes(candidate) or "nothing changes (an artifact that was damaged is whole again)"
     output.say(f"generation {candidate.number} is staged: {changes}", style="cyan")
+    for words in warnings:
+        output.say("warning: ", words, style="yellow")
     for step in steps:
         output.say(step, style="dim")
     return 0
+
+
+def _given_elsewhere(staged: Generation, artifacts: Iterable[Artifact], policy: Policy) -> list[str]:
+    """What a candidate was granted that only the operator's program has."""
+    own = own_capabilities()
+    return [
+        f"{tool}: {not_shipped(grant.capability)}"
+        for artifact in artifacts
+        for tool in artifact.tools
+        for grant in staged.tools[tool].grants
+        if isinstance(policy.grants_for(tool).get(grant.capability), UncheckedBounds) and grant.capability not in own
+    ]
 
 
 def activate(
@@ -189,7 +222,7 @@ def activate(
     async def job(host: Host) -> tuple[Generation, Mapping[str, str]]:
         return await host.source.activate(number, floor=floor), host.source.damaged()
 
-    live, damaged = _with_host(store, policy, job)
+    live, damaged = with_host(store, policy, job)
     if live.number != number:
         output.say(
             f"another generation went live since {number} was staged: its changes were made to {live.parent}, "
@@ -218,7 +251,7 @@ def rollback(
     async def job(host: Host) -> tuple[Generation, Mapping[str, str]]:
         return await host.source.rollback(wanted, author=author_name(), note=note), host.source.damaged()
 
-    live = _with_host(store, policy, job)
+    live = with_host(store, policy, job)
     return _show_live(output, *live)
 
 
@@ -270,54 +303,6 @@ def generations(store: StoreOption = DEFAULT_STORE, as_json: JsonOption = False)
     return 0
 
 
-def strikes(
-    tool: Annotated[str | None, typer.Argument(metavar="[TOOL]", help="Only of this tool.")] = None,
-    store: StoreOption = DEFAULT_STORE,
-    as_json: JsonOption = False,
-) -> int:
-    """List what was counted against tools, and what is quarantined."""
-    output = Output(as_json=as_json)
-    existing_store(store)
-    with Store.open(store, read_only=True) as opened:
-        found, held = opened.strikes(tool), opened.quarantines(tool)
-    output.object({"strikes": [strike.as_json() for strike in found], "quarantines": [each.as_json() for each in held]})
-    output.table(
-        ["tool", "artifact", "generation", "reason", "when (UTC)", "where"],
-        [
-            (
-                strike.version.tool,
-                strike.version.artifact[:12],
-                str(strike.generation),
-                strike.reason,
-                utc(strike.at),
-                strike.backtrace[0] if strike.backtrace else "",
-            )
-            for strike in found
-        ],
-    )
-    for each in held:
-        state = "quarantined" if each.active else "pardoned"
-        output.say(
-            f"{each.version.tool} {each.version.artifact[:12]}: {state}, {', '.join(dict.fromkeys(each.reasons))}",
-            style="red" if each.active else "dim",
-        )
-    return 0
-
-
-def pardon(
-    tool: Annotated[str, typer.Argument(metavar="TOOL")],
-    store: StoreOption = DEFAULT_STORE,
-    policy: PolicyOption = None,
-    as_json: JsonOption = False,
-) -> int:
-    """End every quarantine of a tool; its strikes no longer count."""
-    output = Output(as_json=as_json)
-    ended = _with_host(store, policy, lambda host: host.source.pardon(tool))
-    output.object({"pardoned": [each.as_json() for each in ended]})
-    output.say(f"pardoned versions of {tool}: {len(ended)}" if ended else f"{tool}: nothing was quarantined")
-    return 0
-
-
 def approve(
     number: Annotated[int, typer.Argument(metavar="N", help="The candidate's number.")],
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask again after showing what it brings.")] = False,
@@ -335,7 +320,7 @@ def approve(
             raise UnknownGeneration(number, f"it is {found.state}, only a candidate can be approved")
         return await host.source.review(number)
 
-    review = _with_host(store, policy, job)
+    review = with_host(store, policy, job)
     show_review(output, review)
     if not yes:
         if as_json or not sys.stdin.isatty():
@@ -393,5 +378,5 @@ def prune(
 
 
 def add_to(app: typer.Typer) -> None:
-    for verb in (tools, stage, approve, reject, activate, rollback, generations, strikes, pardon, prune):
+    for verb in (tools, stage, approve, reject, activate, rollback, generations, prune):
         app.command(verb.__name__)(verb)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rho_wasm.calls import ToolContext
+from rho_wasm.capability_names import misnamed
 from rho_wasm.dynamic.generation import Candidate
 from rho_wasm.errors import BuildError, RhoError
 from rho_wasm.frozen import thaw
@@ -26,6 +27,7 @@ TIMEOUT_MS = 300_000
 """An interpreter that is made at its first use takes most of a minute, a native compiler too."""
 _FAILED_SHOWN = 4
 _NOTE_CHARS = 1_000
+_NOT_GRANTED = "not granted here: such a call answers denied"
 
 
 def write_tool(bench: Bench) -> Tool:
@@ -190,7 +192,7 @@ def _told(bench: Bench, made: Built, candidate: Candidate, tried: Mapping[str, A
     if artifact.manifest.capabilities:
         granted = {grant.capability for grant in candidate.tools[name].grants}
         told["capabilities"] = {
-            inert(each, limit=128): "granted" if each in granted else "not granted here: such a call answers denied"
+            inert(each, limit=128): "granted" if each in granted else misnamed(each) or _NOT_GRANTED
             for each in artifact.manifest.capabilities
         }
     if tried:

@@ -19,6 +19,7 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("RHO_WASM_STORE", raising=False)
     monkeypatch.delenv("RHO_WASM_POLICY", raising=False)
+    monkeypatch.delenv("RHO_WASM_CAPABILITIES", raising=False)
     monkeypatch.delenv("RHO_WASM_DEBUG", raising=False)
     return tmp_path
 

@@ -14,7 +14,7 @@ from rho_wasm.cli.output import Output
 from rho_wasm.cli.results import show_result
 from rho_wasm.resources import fixture
 from rho_wasm.results import ToolResult
-from rho_wasm.testing import guest
+from rho_wasm.testing import asking_guest, guest
 from rho_wasm.untrusted import unsafe_characters
 from tests.cli.conftest import Command
 
@@ -216,7 +216,10 @@ def hostile_guest() -> bytes:
     declaration = {
         "name": "t",
         "description": "Fine.\n  built here: c, ziglang\n  may ask for: nothing\nsha256 0000",
-        "input_schema": {"type": "object", "properties": {"x\na host would take it": {}}},
+        "input_schema": {
+            "type": "object",
+            "properties": {"x": {"enum": ["x\na host would take it"]}},
+        },
     }
     return guest(declaration, answer={"ok": HOSTILE, "details": {HOSTILE: HOSTILE}}).wasm
 
@@ -274,10 +277,42 @@ def test_a_file_that_cannot_be_an_argument_is_wrong_usage(command: Command, give
     assert (code, answer["error"]["reason"]) == (2, "usage")
 
 
-def test_a_call_of_a_module_without_a_tool_names_its_tools(command: Command) -> None:
-    code, answer = command("call", ECHO)
-    assert code == 2
-    assert answer["error"]["message"].endswith(": echo")
+def test_a_call_of_a_file_without_a_tool_means_its_only_one_or_names_them(
+    command: Command, told: Callable[..., tuple[int, str]], own_folder: Path
+) -> None:
+    for file in (ECHO, str(fixture("echo.wat"))):
+        code, answer = command("call", file, "-a", '{"text": "a"}')
+        assert (code, answer["value"]) == (0, {"text": "a"})
+    assert f"echo is the one tool of {ECHO}\n" in told("call", ECHO)[1]
+    (own_folder / "two.wasm").write_bytes(guest("one", "two").wasm)
+    code, answer = command("call", "two.wasm")
+    assert (code, answer["error"]["message"]) == (2, "name a tool of two.wasm: one, two")
+
+
+@pytest.mark.slow
+def test_a_call_of_a_file_has_the_core_tools_of_a_host(command: Command, own_folder: Path) -> None:
+    (own_folder / "p.toml").write_text("[tools.outer.grants]\n'tool.call' = { tools = ['todo', 'inner'] }\n")
+    (own_folder / "outer.wasm").write_bytes(asking_guest("outer", "tool.call").wasm)
+    code, answer = command("call", "outer.wasm", "-a", '{"name": "todo"}', "--policy", "p.toml")
+    assert (code, list(answer["value"]["ok"])) == (0, ["value"])
+    code, answer = command("call", "outer.wasm", "-a", '{"name": "inner"}', "--policy", "p.toml")
+    assert (code, answer["value"]["error"]["kind"]) == (0, "denied")
+    assert [line["text"] for line in answer["log"]["lines"]] == ["tool.call: no tool called inner is offered here"]
+
+
+@pytest.mark.slow
+def test_a_wrong_name_of_a_capability_is_warned_of_where_a_module_is_made_or_looked_at(
+    command: Command, told: Callable[..., tuple[int, str]], own_folder: Path
+) -> None:
+    words = "no capability that ships is called kv.gett; did you mean kv.get?"
+    (own_folder / "ask.wasm").write_bytes(asking_guest("ask", "kv.gett", declared=["kv.gett", "own.thing"]).wasm)
+    manifest = json.loads(fixture("echo.manifest.json").read_text()) | {"capabilities": ["kv.gett"]}
+    (own_folder / "echo.wat").write_bytes(fixture("echo.wat").read_bytes())
+    (own_folder / "echo.manifest.json").write_text(json.dumps(manifest))
+    for verb in (["inspect", "ask.wasm"], ["build", "echo.wat"], ["stage", "ask.wasm"]):
+        assert command(*verb)[1]["warnings"] == [words]
+        assert f"warning: {words}\n" in told(*verb)[1]
+    assert command("inspect", ECHO)[1]["warnings"] == []
 
 
 def test_a_build_writes_over_no_file_that_is_no_module(command: Command, own_folder: Path) -> None:
@@ -347,12 +382,6 @@ def test_details_are_shown_in_one_line_inert_and_bounded(capsys: pytest.CaptureF
     assert line.isprintable()
     assert end == ""
     assert len(line) < 2_100
-
-
-def test_a_source_without_the_name_of_a_tool_says_which_it_has(command: Command) -> None:
-    code, answer = command("call", str(fixture("echo.wat")))
-    assert (code, answer["error"]["reason"]) == (2, "usage")
-    assert answer["error"]["message"].endswith("echo.wat: echo")
 
 
 @pytest.mark.parametrize("suffix", [".py", ".js", ".ts", ".c", ".wat"])

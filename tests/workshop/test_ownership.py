@@ -160,9 +160,10 @@ async def test_a_written_tool_has_what_the_policy_grants_to_its_name_and_is_told
                 name=name,
                 description="A tool.",
                 schema=SPEAKING,
-                capabilities=["kv.get"],
+                capabilities=["kv.get", "kv.gett"],
             )
-            assert told["capabilities"] == {"kv.get": granted}
+            mistyped = "no capability that ships is called kv.gett; did you mean kv.get?"
+            assert told["capabilities"] == {"kv.get": granted, "kv.gett": mistyped}
 
 
 @pytest.mark.slow
