@@ -234,8 +234,9 @@ class HttpBounds(Bounds):
     hosts: Annotated[tuple[StrictStr, ...], Field(max_length=_MOST_RULES), AfterValidator(_url_rules)] = ()
     """``https://HOST[:PORT][/PATH]``, with ``*.`` before the host for every name below it (:class:`UrlRule`)."""
     methods: HttpMethods = ("GET",)
+    """Of GET, HEAD, OPTIONS, POST, PUT, PATCH and DELETE."""
     networks: Annotated[tuple[StrictStr, ...], Field(max_length=_MOST_RULES), AfterValidator(_networks)] = ()
-    """Addresses that are not global and may be reached all the same. Default: none."""
+    """Addresses that are not public and may be reached all the same, as networks: ``127.0.0.0/8``. Default: none."""
     request_bytes: Annotated[int, _up_to(_MOST_BYTES)] = 64 * KIB
     """Body of one request."""
     response_bytes: Annotated[int, _up_to(_MOST_BYTES)] = 1 * MIB

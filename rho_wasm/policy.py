@@ -41,6 +41,7 @@ from rho_wasm.policy_grants import KnownCapabilities, KnownCapability, at, check
 from rho_wasm.results import KINDS
 from rho_wasm.secret_policy import SecretPolicy
 from rho_wasm.spelling import did_you_mean
+from rho_wasm.toml_text import toml_text
 from rho_wasm.untrusted import inert
 
 __all__ = [
@@ -101,6 +102,7 @@ class GatePolicy(_Frozen):
     """The switch gates that a candidate must pass beside ``admission``, which is always on."""
 
     on: Annotated[tuple[StrictStr, ...], AfterValidator(_known_gates)] = ("examples",)
+    """Of ``examples`` (its own pass), ``replay`` (recorded calls do not crash) and ``approval`` (a person says yes)."""
 
 
 class StrikePolicy(_Frozen):
@@ -115,7 +117,7 @@ class StrikePolicy(_Frozen):
     sessions: PositiveInt = 1
     """From how many sessions strikes must come; below, the version is withheld from that session. 2 on shared hosts."""
     kinds: Annotated[tuple[StrictStr, ...] | None, AfterValidator(_crashes)] = None
-    """The reasons that strike; None: every reason of the kind ``crashed``."""
+    """The reasons that strike; where none are said, every reason of the kind ``crashed``."""
     artifact_limit: PositiveInt = 9
     """Strikes in the window of an artifact's tools together, at least ``limit`` of them, that quarantine each of these:
     a fault must not hide in many tools, below ``limit`` in each. A tool below ``min_ratio`` is not among them."""
@@ -158,6 +160,7 @@ class RecordingPolicy(_Frozen):
     """What is kept of calls, to replay them against a candidate. Recordings hold users' data."""
 
     on: StrictBool = False
+    """Whether calls are recorded."""
     per_tool: PositiveInt = 100
     """Calls kept of one tool; the oldest go first."""
     bytes_per_tool: PositiveInt = 4 * MIB
@@ -286,20 +289,20 @@ class Policy(_Frozen):
         """
         said: list[tuple[int | None, str]] = []
         for name, (pattern, value) in self._lowering(tool).items():
-            words = f'tools."{pattern}" limits.{name} = {inert(_toml(value), limit=500)}'
+            words = f'tools."{pattern}" limits.{name} = {inert(toml_text(value), limit=500)}'
             said.append((self.line("tools", pattern, "limits", name), words))
         entry = self._granting(tool)
         if entry is not None:
             grants = self.tools[entry].grants
             for name, bounds in grants.items():
-                words = f'tools."{entry}" grants."{name}" = {inert(_toml(bounds), limit=500)}'
+                words = f'tools."{entry}" grants."{name}" = {inert(toml_text(bounds), limit=500)}'
                 said.append((self.line("tools", entry, "grants", name), words))
             if not grants:
                 said.append((self.line("tools", entry, "grants"), f'tools."{entry}" grants = {{}}'))
         for section in ("gates", "strikes", "isolation", "guests", "recordings"):
             part: BaseModel = getattr(self, section)
             for name in sorted(part.model_fields_set):
-                words = f"{section}.{name} = {inert(_toml(getattr(part, name)), limit=500)}"
+                words = f"{section}.{name} = {inert(toml_text(getattr(part, name)), limit=500)}"
                 said.append((self.line(section, name), words))
         return said
 
@@ -355,17 +358,3 @@ def _no_tool(where: Sequence[str], pattern: str) -> str:
     if where[-1] == "tools" and len(where) > 1:
         return f"no tool of the store and no core tool here matches {pattern!r}; a program may have more"
     return f"no tool matches {pattern!r}"
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, Bounds):
-        return _toml(value.model_dump(exclude_unset=True))
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, str):
-        return f'"{value}"'
-    if isinstance(value, (list, tuple)):
-        return f"[{', '.join(map(_toml, value))}]"
-    if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{key} = {_toml(item)}" for key, item in value.items()) + " }" if value else "{}"
-    return str(value)

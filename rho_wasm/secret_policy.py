@@ -75,13 +75,17 @@ class SecretPolicy(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     env: Annotated[StrictStr, AfterValidator(_variable)] | None = None
+    """The environment variable that has the value."""
     file: Annotated[StrictStr, AfterValidator(_file)] | None = None
+    """The file that has it, in place of ``env``: an absolute path, for its owner alone to read."""
     origin: Annotated[StrictStr, AfterValidator(_origin)]
     """``https://HOST[:PORT]``."""
     path: Annotated[StrictStr, Field(max_length=512)] = "/"
     """Prefix of whole segments of the path."""
     methods: HttpMethods = ("GET",)
+    """Methods of the requests that may carry it."""
     header: Annotated[StrictStr, AfterValidator(_header)] = "Authorization"
+    """The header field that it stands in."""
     prefix: Annotated[StrictStr, AfterValidator(_prefix)] = "Bearer "
     """Stands before the value in the header."""
 

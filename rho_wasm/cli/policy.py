@@ -22,6 +22,7 @@ from rho_wasm.frozen import thaw
 from rho_wasm.grants import BOUNDS, Bounds, UncheckedBounds
 from rho_wasm.limits import Limits
 from rho_wasm.policy import Policy
+from rho_wasm.policy_example import policy_example
 
 __all__ = ["add_to"]
 
@@ -128,6 +129,14 @@ def explain(
     return WORKED
 
 
+def example(as_json: JsonOption = False) -> int:
+    """Print everything that a policy can say, with comments: all keys, their bounds and their defaults. It is TOML."""
+    output, text = Output(as_json=as_json), policy_example()
+    output.object({"example": text})
+    output.lines(text)
+    return WORKED
+
+
 def _place(file: Path, about: Advice) -> str:
     return str(file) if about.line is None else f"{file}, line {about.line}"
 
@@ -208,10 +217,11 @@ def add_to(app: typer.Typer) -> None:
     """Adds the verbs."""
     group = typer.Typer(
         name="policy",
-        help="What an operator allows: check a file, explain it for a tool.",
+        help="What an operator allows: check a file, explain it for a tool, print all that can be said.",
         no_args_is_help=True,
         rich_markup_mode=None,
     )
     group.command("check")(check)
     group.command("explain")(explain)
+    group.command("example")(example)
     app.add_typer(group)

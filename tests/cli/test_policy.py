@@ -230,6 +230,14 @@ def test_check_says_which_live_tools_have_less_than_the_policy_grants(command: C
     assert restage not in [each["message"] for each in warnings]
 
 
+def test_example_prints_a_policy(command: Command, told: Callable[..., tuple[int, str]], file: str) -> None:
+    code, printed = told("policy", "example")
+    assert (code, printed) == (0, command("policy", "example")[1]["example"])
+    Path(file).write_text(printed)
+    code, answer = command("policy", "check", file, "--elsewhere")
+    assert (code, answer["warnings"], answer["secrets"]) == (0, [], ["api_key"])
+
+
 @pytest.mark.slow
 def test_explain_says_what_a_tool_has_and_what_a_restage_would_bring(
     command: Command, told: Callable[..., tuple[int, str]], file: str
