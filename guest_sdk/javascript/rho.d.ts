@@ -69,8 +69,10 @@ declare module "rho" {
     readonly data: Uint8Array;
   }
 
-  /** The host said no, or could not. */
+  /** The host said no, or could not. As text, `${error}`, it is "capability: kind: message". */
   export class HostError extends Error {
+    constructor(kind: string, message: string, capability: string);
+    readonly capability: string;
     readonly kind: "denied" | "undeclared" | "invalid_arguments" | "quota" | "unavailable" | (string & {});
   }
 

@@ -50,19 +50,21 @@ class Context:
     values: dict[str, Any]
 
 class HostError(Exception):
-    """The host did not do what it was asked for.
+    """The host did not do what it was asked for. Its text is ``capability: kind: message``.
 
     ``kind`` is denied, undeclared, invalid_arguments, quota or unavailable.
     """
 
     kind: str
     message: str
+    capability: str
+    def __init__(self, kind: str, message: str, capability: str) -> None: ...
 
 class DeclarationError(TypeError):
     """A tool that cannot be declared so."""
 
 class _Host:
-    def call(self, capability: str, arguments: dict[str, Any] | None = None, /, **named: Any) -> Any:
+    def call(self, capability: str, arguments: Mapping[str, Any] | None = None, /, **named: Any) -> Any:
         """Asks for ``capability``; answers what the host answered. Raises :class:`HostError`."""
 
 class _Log:

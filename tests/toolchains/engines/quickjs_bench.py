@@ -13,6 +13,7 @@ import wasmtime
 from wasmtime import FuncType, ValType
 
 from rho_wasm import plain
+from rho_wasm.errors import CapabilityError
 from rho_wasm.limits import HostLimits
 from rho_wasm.sandbox.abi import RHO, WASI, WASI_IMPORTS
 from rho_wasm.sandbox.capi import make_engine
@@ -116,8 +117,13 @@ class Bench:
     def _host_call(self, caller: wasmtime.Caller, pointer: int, length: int) -> int:
         request = plain.decode(_read(caller, pointer, length), max_bytes=_ANSWER_BYTES)
         answer = self.capabilities.get(request["capability"])
-        denied = {"error": {"kind": "denied", "message": "nobody granted it"}}
-        self._waiting = plain.encode({"ok": answer(request["arguments"])} if answer else denied, max_bytes=1 << 20)
+        try:
+            if answer is None:
+                raise CapabilityError("denied", "nobody granted it")
+            reply = {"ok": answer(request["arguments"])}
+        except CapabilityError as refused:
+            reply = {"error": {"kind": refused.kind, "message": refused.message}}
+        self._waiting = plain.encode(reply, max_bytes=1 << 20)
         return len(self._waiting)
 
     def _host_take(self, caller: wasmtime.Caller, pointer: int, length: int) -> int:

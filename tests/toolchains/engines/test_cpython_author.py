@@ -216,16 +216,28 @@ async def test_the_host_answers_what_is_declared_and_granted(python: Python) -> 
         assert found == [size, b"\x00\xff"]
     assert asked[0] == ("http.fetch", {"size": 0, "no": False})
     error = await python.call(module, "t", {"size": 1, "no": True}, capabilities=Granting(capabilities))
-    assert "HostError: unavailable: not today" in str(error)
-    assert "HostError: denied" in str(await python.call(module, "t", {"size": 1}))
+    assert "HostError: http.fetch: unavailable: not today" in str(error)
+    assert "HostError: http.fetch: denied: not granted" in str(await python.call(module, "t", {"size": 1}))
 
 
-async def test_what_is_not_declared_is_not_asked_for(python: Python) -> None:
-    body = "try:\n    host.call('http.fetch')\nexcept HostError as error:\n    return [error.kind, error.message]"
-    head = "from rho import HostError"
-    assert await python.value(tool(body, head=head)) == ["undeclared", "say @tool(capabilities=['http.fetch'])"]
-    other = tool(body, head=head, options="capabilities=['other']")
-    assert (await python.value(other, capabilities=Granting(lambda name, arguments: 1)))[0] == "undeclared"
+@pytest.mark.parametrize("options", ["", "capabilities=['other']"])
+async def test_what_is_not_declared_is_not_asked_for_and_how_to_declare_it_is_said(
+    python: Python, options: str
+) -> None:
+    body = (
+        "try:\n    host.call('kv.put')\nexcept HostError as error:\n    return [error.kind, error.message, str(error)]"
+    )
+    hint = 'say @tool(capabilities=["kv.put"])'
+    found = await python.value(tool(body, options=options), capabilities=Granting(lambda name, arguments: 1))
+    assert found == ["undeclared", hint, f"kv.put: undeclared: {hint}"]
+
+
+async def test_capabilities_that_are_text_are_refused_at_their_line(python: Python) -> None:
+    with pytest.raises(BuildError) as caught:
+        await python.build("from rho import tool\n@tool(\n    capabilities='kv.get',\n)\ndef t() -> None: ...\n")
+    found = caught.value.diagnostics[0]
+    assert found.message == 'capabilities is a list of names, like ["kv.get"], not str'
+    assert (found.line, found.text) == (3, "capabilities='kv.get',")
 
 
 @pytest.mark.parametrize(

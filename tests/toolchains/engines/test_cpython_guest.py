@@ -104,6 +104,18 @@ def test_a_source_is_no_program(guest: Guest) -> None:
         ("from rho import tool\n\n@tool\ndef f(a) -> None: ...\n", {"line": 4}),
         ("from rho import tool\n@tool(name='a b')\ndef f() -> None: ...\n", {"line": 2}),
         (
+            "from rho import tool\n@tool(\n    read_only=True,\n    capabilities='kv.get',\n)\ndef f() -> None: ...\n",
+            {
+                "line": 4,
+                "text": "capabilities='kv.get',",
+                "message": 'capabilities is a list of names, like ["kv.get"], not str',
+            },
+        ),
+        ("import rho\n@rho.tool(\n  examples='x')\ndef f() -> None: ...\n", {"line": 3, "text": "examples='x')"}),
+        ("from rho import tool\n@tool(\n  name='a',\n  wat=1)\ndef f() -> None: ...\n", {"line": 4}),
+        ("from rho import tool\nsaid = {'wat': 1}\n@tool(**said)\ndef f() -> None: ...\n", {"line": 3}),
+        ("raise HostError\n", {"line": 1, "hint": "write `from rho import HostError`"}),
+        (
             "from rho import tool\n@tool(metadata={'a': {1}})\ndef f() -> None: ...\n",
             {"hint": "schemas, examples and metadata are JSON's types"},
         ),

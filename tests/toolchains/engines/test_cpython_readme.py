@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import typing
 from pathlib import Path
 
 import pytest
@@ -44,7 +45,11 @@ def test_the_stub_has_what_the_module_has() -> None:
 
 
 def test_the_stub_has_every_option_of_the_decorator() -> None:
-    options = {name for name in inspect.signature(rho.tool).parameters if name != "function"}
+    _, told = typing.get_overloads(rho.tool)
+    options = inspect.signature(told).parameters.keys() - {"self"}
+    with pytest.raises(rho.DeclarationError) as caught:
+        rho.tool(**{"no such": 1})  # type: ignore[call-overload]
+    assert options == set(str(caught.value).partition("it has ")[2].split(", "))
     assert options == set(re.findall(r"^    (\w+): .* = ", STUB.rpartition("@overload")[2], re.MULTILINE))
     for option in options:
         assert f"{option}=" in README

@@ -193,7 +193,7 @@ def test_a_parameter_that_cannot_be_one_is_named(function: Any, parameter: str, 
     assert (caught.value.function, caught.value.parameter) == (function, parameter)
 
 
-@pytest.mark.parametrize("name", ["", "a b", "a__b", "x" * 65, "é", 3])
+@pytest.mark.parametrize("name", ["", "a b", "a__b", "x" * 65, "é"])
 def test_a_name_that_no_tool_can_have_is_refused(name: Any) -> None:
     with pytest.raises(DeclarationError, match="is no name of a tool"):
         Registry().tool(name=name)(search)
@@ -216,6 +216,54 @@ def test_a_tool_is_made_of_a_function(what: Any) -> None:
 def test_an_example_without_its_parts_is_refused(example: Any) -> None:
     with pytest.raises(DeclarationError, match="an example is a map"):
         Registry().tool(examples=[example])(search)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("capabilities", "kv.get", 'capabilities is a list of names, like ["kv.get"], not str'),
+        ("capabilities", b"kv.get", 'capabilities is a list of names, like ["kv.get"], not bytes'),
+        ("capabilities", {"kv.get": {}}, 'capabilities is a list of names, like ["kv.get"], not dict'),
+        ("capabilities", 3, 'capabilities is a list of names, like ["kv.get"], not int'),
+        ("capabilities", ["kv.get", 3], 'capabilities is a list of names, like ["kv.get"], and int is no name'),
+        ("capabilities", ["kv.get, kv.put"], "capabilities is a list of names, like [\"kv.get\"], and 'kv.get, kv"),
+        ("examples", "text", 'examples is a list, of which each is a map with "arguments" and "answer", not str'),
+        ("examples", {"arguments": {}}, 'examples is a list, of which each is a map with "arguments" and "answer", '),
+        ("examples", [{"arguments": "n", "answer": {}}], "an example's arguments are a map, not str"),
+        ("name", 3, "name is text, not int"),
+        ("description", ["a"], "description is text, not list"),
+        ("input_schema", "text", "input_schema is a map, not str"),
+        ("output_schema", [], "output_schema is a map, not list"),
+        ("metadata", "text", "metadata is a map, not str"),
+        ("timeout_ms", "500", "timeout_ms is a whole number, not str"),
+        ("timeout_ms", True, "timeout_ms is a whole number, not bool"),
+        ("read_only", "yes", "read_only is True or False, not str"),
+        ("destructive", 1, "destructive is True or False, not int"),
+        ("capability", ["kv.get"], "@tool has no option 'capability' (did you mean 'capabilities'?); it has name,"),
+        ("readonly", True, "@tool has no option 'readonly' (did you mean 'read_only'?); it has name,"),
+        ("wat", 1, "@tool has no option 'wat'; it has name, description, input_schema,"),
+    ],
+)  # fmt: skip
+def test_an_option_of_another_kind_is_refused(option: str, value: Any, said: str) -> None:
+    tool: Any = Registry().tool
+    with pytest.raises(DeclarationError) as caught:
+        tool(**{option: value})
+    assert str(caught.value).startswith(said)
+    assert caught.value.option == option
+
+
+def test_lists_may_be_any_that_can_be_gone_through_and_none_says_nothing() -> None:
+    registry = Registry()
+    registry.tool(capabilities=(name for name in ("a", "b")), examples=iter(()), timeout_ms=None)(search)
+    assert registry.tools["search"].capabilities == ("a", "b")
+    assert not {"examples", "timeout_ms", "capabilities"} & registry.declarations()[0].keys()
+
+
+@pytest.mark.parametrize(("given", "what"), [(("text",), "str"), (("a", "b"), "several things")])
+def test_what_is_said_of_a_tool_is_said_by_name(given: tuple[str, ...], what: str) -> None:
+    tool: Any = Registry().tool
+    with pytest.raises(DeclarationError, match=f"is made of a function, not of {what}; what is said of it is named"):
+        tool(*given)
 
 
 @pytest.mark.parametrize(
@@ -247,12 +295,26 @@ def test_what_a_tool_returns_is_an_answer(result: Any, expected: dict[str, Any])
         (AskUser(3), "an AskUser's question is text, not int"),  # type: ignore[arg-type]
         (Halt(None), "a Halt's reason is text, not NoneType"),  # type: ignore[arg-type]
         (Ok(1, images=[b"x"]), "images are Image(mime_type, data), not bytes"),  # type: ignore[list-item]
+        (Ok(1, images=5), "an Ok's images are a list of Image(mime_type, data), not int"),  # type: ignore[arg-type]
+        (Ok(1, images="x.png"), "an Ok's images are a list of Image(mime_type, data), not str"),  # type: ignore[arg-type]
+        (
+            Ok(1, images=Image("image/png", PNG)),  # type: ignore[arg-type]
+            "an Ok's images are a list of Image(mime_type, data), not Image",
+        ),
     ],
 )
 def test_an_answer_of_the_wrong_kind_is_named(result: Any, said: str) -> None:
     with pytest.raises(TypeError, match=r"is text|images are") as caught:
         answer(result)
     assert str(caught.value) == said
+
+
+def test_an_image_is_of_bytes() -> None:
+    for data in ("text", 5):
+        with pytest.raises(TypeError, match=f"an Image's data is bytes, not {type(data).__name__}"):
+            Image("image/png", data)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="an Image's MIME type is text, not int"):
+        Image(5, PNG)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

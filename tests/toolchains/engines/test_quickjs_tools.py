@@ -188,6 +188,12 @@ def test_the_four_answers(quickjs: Bench, body: str, answer: Any) -> None:
         ("return new Image('image/png', [1])", "rho: an Image's data is a Uint8Array, not an array"),
         ("host(5)", "rho: a capability's name is text, not a number"),
         ("host('a', null)", 'rho: the arguments of "a" are an object, not null'),
+        ("return Ok(1, ['x'])", "rho: the options of Ok are an object, not an array"),
+        ("host('a', ['x'])", 'rho: the arguments of "a" are an object, not an array'),
+        (
+            "return Ok(1, { image: 1 })",
+            'rho: Ok has no option "image" (did you mean "images"?); it has images, details',
+        ),
         ("host('a', { f() {} })", "rho: the arguments of the host call.f is a function, which is no plain data"),
     ],
 )
@@ -294,6 +300,7 @@ def test_the_host_is_asked_and_may_say_no(quickjs: Bench, monkeypatch: pytest.Mo
     }
     body = "try { host('nope'); } catch (e) { return [e instanceof HostError, e.name, e.kind, e.message]; }"
     assert quickjs.answer(body) == {"ok": [True, "HostError", "denied", "nobody granted it"]}
+    assert quickjs.answer("host('nope')")["raised"]["message"] == "nope: denied: nobody granted it"
 
 
 @pytest.mark.parametrize(

@@ -15,13 +15,29 @@ const answerOf = Answer.map;
 
 function options(given, known, of) {
   if (given === undefined || given === null) return {};
-  if (typeof given !== "object") throw new TypeError(`rho: the options of ${of} are an object, not ${kindOf(given)}`);
+  if (typeof given !== "object" || isArray(given)) {
+    throw new TypeError(`rho: the options of ${of} are an object, not ${kindOf(given)}`);
+  }
   for (const key of keysOf(given)) {
     if (!hasOwn(known, key)) {
-      throw new TypeError(`rho: ${of} has no option ${json(key)}; it has ${join(keysOf(known), ", ")}`);
+      const near = nearest(key, known);
+      const meant = near === undefined ? "" : ` (did you mean ${json(near)}?)`;
+      throw new TypeError(`rho: ${of} has no option ${json(key)}${meant}; it has ${join(keysOf(known), ", ")}`);
     }
   }
   return given;
+}
+
+/** The one of `known` that begins as `key` does, or the other way round, whatever the case of its letters. */
+function nearest(key, known) {
+  const letters = (name) => join(split(lowercase(name), "_"), "");
+  const given = letters(key);
+  for (const name of keysOf(known)) {
+    const has = letters(name);
+    const shorter = has.length < given.length ? has.length : given.length;
+    if (shorter > 2 && slice(has, 0, shorter) === slice(given, 0, shorter)) return name;
+  }
+  return undefined;
 }
 
 function words(value, what) {

@@ -36,7 +36,7 @@ function traced(error) {
     }
     error = causeOf(error);
     if (error === undefined) break;
-    push(lines, `caused by ${textOf(error, "name") ?? "Error"}: ${textOf(error, "message") ?? kindOf(error)}`);
+    push(lines, `caused by ${textOf(error, "name") ?? "Error"}: ${messageOf(error) ?? kindOf(error)}`);
   }
   return lines;
 }
@@ -58,6 +58,19 @@ function textOf(error, key) {
   } catch {
     return undefined;
   }
+}
+
+/** What an error says; a HostError says of what capability it is, and its kind. */
+function messageOf(error) {
+  const message = textOf(error, "message");
+  try {
+    if (message === undefined || !(error instanceof HostError)) return message;
+  } catch {
+    return message;
+  }
+  const capability = textOf(error, "capability");
+  const kind = textOf(error, "kind");
+  return capability === undefined || kind === undefined ? message : refusal(capability, kind, message);
 }
 
 const ELSEWHERE = new RegExp(
@@ -85,7 +98,7 @@ function raised(error) {
   }
   const type = textOf(error, "name") ?? "Error";
   const trace = traced(error);
-  const message = textOf(error, "message") ?? kindOf(error);
+  const message = messageOf(error) ?? kindOf(error);
   const why = type === "ReferenceError" ? missing(message) : "";
   return { raised: { type, message: message + why, trace: trace.length ? trace : undefined } };
 }

@@ -2,17 +2,28 @@
 
 /** The host said no, or could not. `kind` is denied, undeclared, invalid_arguments, quota, unavailable or the like. */
 export class HostError extends Error {
-  constructor(kind, message) {
+  constructor(kind, message, capability) {
     super(message);
     this.name = "HostError";
     this.kind = kind;
+    this.capability = capability;
   }
+  toString() {
+    return refusal(this.capability, this.kind, this.message);
+  }
+}
+
+/** What a HostError says. "kv.get is not granted" would name it twice. */
+function refusal(capability, kind, message) {
+  const named = `${capability} is `;
+  const why = indexOf(message, named) === 0 ? slice(message, named.length) : message;
+  return `${capability}: ${kind}: ${why}`;
 }
 
 /** Asks for a capability and waits for what it answers. Throws HostError. */
 export function host(capability, given = {}) {
   words(capability, "a capability's name");
-  if (given === null || typeof given !== "object") {
+  if (given === null || typeof given !== "object" || isArray(given)) {
     throw new TypeError(`rho: the arguments of ${json(capability)} are an object, not ${kindOf(given)}`);
   }
   const reply = ask({ capability, arguments: given });
@@ -21,7 +32,9 @@ export function host(capability, given = {}) {
   if (hasOwn(reply, "ok") || typeof error?.kind !== "string" || typeof error.message !== "string") {
     throw new TypeError("rho: a malformed reply of the host");
   }
-  throw new HostError(error.kind, error.message);
+  const { kind } = error;
+  const message = kind === "undeclared" ? `say export const capabilities = [${json(capability)}]` : error.message;
+  throw new HostError(kind, message, capability);
 }
 
 const LEVEL = { debug: 10, info: 20, warning: 30, error: 40 };
@@ -31,7 +44,7 @@ function shown(value) {
   if (typeof value === "string") return value;
   if (typeof value !== "object" || value === null) return typeof value === "bigint" ? `${value}n` : String(value);
   try {
-    if (value instanceof Error) return `${value.name}: ${value.message}`;
+    if (value instanceof Error) return `${value.name}: ${messageOf(value) ?? value.message}`;
     return json(value) ?? kindOf(value);
   } catch {
     return kindOf(value);

@@ -1,25 +1,39 @@
 // Loading a file: its exports become the tools, and what they say of themselves the manifest.
 
 const declarations = new WeakMap();
+
+const isMap = (value) => kindOf(value) === "an object";
+const isBoolean = (value) => typeof value === "boolean";
 const KEYS = {
-  description: 1,
-  input: 1,
-  output: 1,
-  examples: 1,
-  timeout_ms: 1,
-  read_only: 1,
-  destructive: 1,
-  idempotent: 1,
-  metadata: 1,
+  description: [(value) => typeof value === "string", "text"],
+  input: [isMap, "a JSON Schema, which is an object"],
+  output: [isMap, "a JSON Schema, which is an object"],
+  examples: [Array.isArray, "an array"],
+  timeout_ms: [Number.isInteger, "a whole number"],
+  read_only: [isBoolean, "true or false"],
+  destructive: [isBoolean, "true or false"],
+  idempotent: [isBoolean, "true or false"],
+  metadata: [isMap, "an object"],
 };
+const CAPABILITIES = 'export const capabilities = ["kv.get"]';
 
 /** Declares a tool with schemas of its own: `export const f = tool({ description, input }, (args, ctx) => ...)`. */
 export function tool(declaration, run) {
   if (typeof run !== "function") {
     throw new TypeError(`rho: tool(declaration, function): the function is ${kindOf(run)}`);
   }
-  options(declaration, KEYS, "tool");
-  if (typeof declaration?.description !== "string" || declaration.description.trim() === "") {
+  if (isMap(declaration) && Object.keys(declaration).some((key) => NEARLY.test(key))) {
+    throw new TypeError(`rho: capabilities are of the whole file: ${CAPABILITIES}`);
+  }
+  for (const [key, value] of Object.entries(options(declaration, KEYS, "tool"))) {
+    const [fits, what] = KEYS[key];
+    if (value === undefined || value === null || fits(value)) continue;
+    throw new TypeError(`rho: ${key} of tool must be ${what}, not ${kindOf(value)}`);
+  }
+  if (!(declaration?.examples ?? []).every((each) => isMap(each) && isMap(each.arguments) && isMap(each.answer))) {
+    throw new TypeError("rho: each of the examples of tool must be { arguments: { n: 1 }, answer: { ok: 2 } }");
+  }
+  if ((declaration?.description ?? "").trim() === "") {
     throw new TypeError("rho: tool({ description, input }, function) needs a description");
   }
   declarations.set(run, declaration);
@@ -43,10 +57,31 @@ function placed(name, run) {
     return declared(name, run);
   } catch (error) {
     const at = loaded.source.indexOf(Function.prototype.toString.call(run));
-    if (error instanceof WrongDeclaration && at >= 0) error.line = loaded.source.slice(0, at).split("\n").length;
+    if (error instanceof WrongDeclaration && at >= 0) error.line = lineAt(at);
     throw error;
   }
 }
+
+const NEARLY = /^capabilit(?:y|ies)$/i;
+
+/** What the file may ask the host for: its export `capabilities`. */
+function wanted(name, found) {
+  const list = 'capabilities is a list of names, like ["kv.get"]';
+  let why;
+  if (name !== "capabilities") why = `${name} is not looked at: write ${CAPABILITIES}`;
+  else if (!Array.isArray(found)) why = `${list}, not ${kindOf(found)}`;
+  else {
+    const odd = found.findIndex((each) => typeof each !== "string" || !/^[^\s,]+$/.test(each));
+    if (odd < 0) return [...new Set(found)];
+    why = `${list}, and ${typeof found[odd] === "string" ? json(found[odd].slice(0, 80)) : kindOf(found[odd])} is no name`;
+  }
+  const error = new WrongDeclaration(why);
+  const exported = new RegExp(`\\bexport\\s+(?:(?:const|let|var|class)\\s+|\\{[^}]*\\b)${name}\\b`).exec(loaded.source);
+  if (exported !== null) error.line = lineAt(exported.index + exported[0].length);
+  throw error;
+}
+
+const lineAt = (place) => loaded.source.slice(0, place).split("\n").length;
 
 const MOST_ERRORS = 16;
 const HELP = 'export function shout(args) { return args.text.toUpperCase(); }';
@@ -56,18 +91,21 @@ function toolsOf(exports) {
   const declaredTools = [];
   const wrong = [];
   let capabilities;
+  const gather = (what) => {
+    try {
+      return what();
+    } catch (error) {
+      if (!(error instanceof WrongDeclaration)) throw error;
+      wrong.push(error);
+    }
+  };
   for (const name of Object.keys(exports)) {
     const found = exports[name];
-    if (name === "capabilities" && Array.isArray(found)) {
-      capabilities = found;
-    } else if (typeof found === "function") {
-      try {
-        declaredTools.push(placed(name, found));
-      } catch (error) {
-        if (!(error instanceof WrongDeclaration)) throw error;
-        wrong.push(error);
-      }
+    if (typeof found === "function") {
+      gather(() => declaredTools.push(placed(name, found)));
       tools[name] = found;
+    } else if (NEARLY.test(name)) {
+      capabilities = gather(() => wanted(name, found));
     }
   }
   if (wrong.length > 0) {

@@ -36,6 +36,7 @@ const indexOf = uncurry(String.prototype.indexOf);
 const lastIndexOf = uncurry(String.prototype.lastIndexOf);
 const slice = uncurry(String.prototype.slice);
 const trim = uncurry(String.prototype.trim);
+const lowercase = uncurry(String.prototype.toLowerCase);
 const split = uncurry(String.prototype.split);
 const exec = uncurry(RegExp.prototype.exec);
 const push = uncurry(Array.prototype.push);

@@ -15,7 +15,8 @@ from __future__ import annotations
 from ._answers import AskUser, Failed, Halt, Image, Ok
 from ._context import Context
 from ._host import HostError, host, log, progress
-from ._tools import DeclarationError, Registry
+from ._options import DeclarationError
+from ._tools import Registry
 
 __all__ = [
     "AskUser",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,10 +13,18 @@ __all__ = ["AskUser", "Failed", "Halt", "Image", "Ok", "answer"]
 
 @dataclass(frozen=True)
 class Image:
-    """A picture for the model. png, jpeg, webp or gif; ``mime_type`` must agree with the data's first bytes."""
+    """A picture for the model. png, jpeg, webp or gif; ``mime_type`` must agree with the data's first bytes.
+
+    Raises :class:`TypeError` for data that are no bytes.
+    """
 
     mime_type: str
     data: bytes
+
+    def __post_init__(self) -> None:
+        _text(self.mime_type, "an Image's MIME type")
+        if not isinstance(self.data, bytes | bytearray | memoryview):
+            raise TypeError(f"an Image's data is bytes, not {type(self.data).__name__}")
 
 
 @dataclass(frozen=True)
@@ -74,7 +82,7 @@ def answer(result: Any) -> dict[str, Any]:
     if kind is Ok:
         found = {"ok": result.value}
         if result.images:
-            found["images"] = [_image(image) for image in result.images]
+            found["images"] = _images(result.images)
     elif kind is AskUser:
         found = {"ask_user": _text(result.question, "an AskUser's question")}
         if result.options:
@@ -89,6 +97,12 @@ def answer(result: Any) -> dict[str, Any]:
     if result.details is not None:
         found["details"] = result.details
     return found
+
+
+def _images(images: Any) -> list[dict[str, Any]]:
+    if not isinstance(images, Iterable) or isinstance(images, str | bytes | Mapping):
+        raise TypeError(f"an Ok's images are a list of Image(mime_type, data), not {type(images).__name__}")
+    return [_image(image) for image in images]
 
 
 def _image(image: Any) -> dict[str, Any]:

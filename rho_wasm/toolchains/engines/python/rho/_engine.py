@@ -16,8 +16,9 @@ from typing import Any
 from . import _loop
 from ._answers import Failed, answer
 from ._cbor import NotPlain, decode, encode
+from ._options import DeclarationError
 from ._random import CallRandom
-from ._tools import DeclarationError, Handler, Registry
+from ._tools import Handler, Registry
 from ._trace import frames, head, message_of, raised, type_of
 
 __all__ = ["SCRUBBED_BYTES", "Engine", "tidy"]
@@ -200,7 +201,7 @@ class Engine:
         )
 
     def _line(self, error: BaseException) -> int | None:
-        """Where in the source the error is: the parameter that it is about, else the innermost line of the author's."""
+        """Where in the source the error is: what it is about, else the innermost line of the author's."""
         if isinstance(error, DeclarationError) and error.function is not None:
             return _place(self._source, error.function, error.parameter)
         found, traceback = None, error.__traceback__
@@ -208,6 +209,8 @@ class Engine:
             if traceback.tb_frame.f_code.co_filename == self._file:
                 found = traceback.tb_lineno
             traceback = traceback.tb_next
+        if isinstance(error, DeclarationError) and error.option is not None and found is not None:
+            return _option_place(self._source, error.option, found)
         return found
 
     def _warn(self, what: object) -> None:
@@ -258,6 +261,15 @@ def _place(source: str, function: Callable[..., Any], parameter: str | None) -> 
     return first
 
 
+def _option_place(source: str, option: str, line: int) -> int:
+    """The line of the keyword ``option`` of the call about ``line``, which may be written over several."""
+    found = line
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call) and node.lineno <= line <= (node.end_lineno or line):
+            found = next((each.lineno for each in node.keywords if each.arg == option), found)
+    return found
+
+
 def _hint(error: BaseException) -> str | None:
     if isinstance(error, ModuleNotFoundError):
         name = error.name or ""
@@ -272,8 +284,11 @@ def _hint(error: BaseException) -> str | None:
         "AskUser",
         "Halt",
         "Image",
+        "HostError",
+        "Context",
         "host",
         "log",
+        "progress",
     ):
         return f"write `from rho import {error.name}`"
     return None

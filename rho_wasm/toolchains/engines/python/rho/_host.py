@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Mapping
 from typing import Any
 
 from ._cbor import decode, encode
@@ -19,30 +20,36 @@ _CONTENT = bytes.__basicsize__ - 1
 
 
 class HostError(Exception):
-    """The host did not do what it was asked for.
+    """The host did not do what it was asked for. Its text is ``capability: kind: message``.
 
     ``kind`` is denied, undeclared, invalid_arguments, quota or unavailable.
     """
 
-    def __init__(self, kind: str, message: str) -> None:
-        super().__init__(f"{kind}: {message}")
+    def __init__(self, kind: str, message: str, capability: str) -> None:
+        # "kv.get is not granted" would name it twice.
+        super().__init__(f"{capability}: {kind}: {message.removeprefix(f'{capability} is ')}")
         self.kind = kind
         self.message = message
+        self.capability = capability
 
 
 class Host:
     """What lies outside of the sandbox."""
 
-    def call(self, capability: str, arguments: dict[str, Any] | None = None, /, **named: Any) -> Any:
+    def call(self, capability: str, arguments: Mapping[str, Any] | None = None, /, **named: Any) -> Any:
         """Asks for ``capability``; answers what the host answered. Raises :class:`HostError`.
 
         The tool declares it (``@tool(capabilities=[...])``), and the operator grants it, or there is no answer.
         """
+        if not isinstance(capability, str):
+            raise TypeError(f"a capability's name is text, not {type(capability).__name__}")
+        if type(arguments) is not dict and arguments is not None and not isinstance(arguments, Mapping):
+            raise TypeError(f"the arguments of {capability} are a dict, not {type(arguments).__name__}")
         request = encode({"capability": capability, "arguments": {**(arguments or {}), **named}})
         try:
             os.write(_CAPABILITIES, request)
         except OSError:
-            raise HostError("undeclared", f"say @tool(capabilities=[{capability!r}])") from None
+            raise _undeclared(capability) from None
         parts = []
         while part := os.read(_CAPABILITIES, _PART):
             parts.append(part)
@@ -51,8 +58,12 @@ class Host:
             case {"ok": value, **rest} if not rest:
                 return value
             case {"error": {"kind": str(kind), "message": str(message)}, **rest} if not rest:
-                raise HostError(kind, message)
+                raise _undeclared(capability) if kind == "undeclared" else HostError(kind, message, capability)
         raise ValueError("rho: a malformed reply of the host")
+
+
+def _undeclared(capability: str) -> HostError:
+    return HostError("undeclared", f'say @tool(capabilities=["{capability}"])', capability)
 
 
 class Log:

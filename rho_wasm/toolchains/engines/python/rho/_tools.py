@@ -9,25 +9,17 @@ from types import FunctionType
 from typing import Any, TypeVar, overload
 
 from . import _docs
-from ._answers import Failed, answer
+from ._answers import Failed
 from ._context import Context
 from ._forms import ArgumentError, FormError, Forms, Reader, or_none
+from ._options import DeclarationError, options
 
-__all__ = ["DeclarationError", "Handler", "Registry"]
+__all__ = ["Handler", "Registry"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _NO_DEFAULT = inspect.Parameter.empty
-
-
-class DeclarationError(TypeError):
-    """A tool that cannot be declared so. ``function`` and ``parameter`` say where in the source that is."""
-
-    def __init__(self, why: str, *, function: Callable[..., Any] | None = None, parameter: str | None = None) -> None:
-        super().__init__(why)
-        self.function = function
-        self.parameter = parameter
 
 
 class Handler:
@@ -178,60 +170,30 @@ class Registry:
         metadata: Mapping[str, Any] | None = None,
         capabilities: Iterable[str] = (),
     ) -> Callable[[Function], Function]: ...
-    def tool(
-        self,
-        function: Any = None,
-        /,
-        *,
-        name: str | None = None,
-        description: str | None = None,
-        examples: Iterable[Mapping[str, Any]] = (),
-        capabilities: Iterable[str] = (),
-        input_schema: Mapping[str, Any] | None = None,
-        output_schema: Mapping[str, Any] | None = None,
-        timeout_ms: int | None = None,
-        read_only: bool | None = None,
-        destructive: bool | None = None,
-        idempotent: bool | None = None,
-        metadata: Mapping[str, Any] | None = None,
-    ) -> Any:
+    def tool(self, function: Any = None, /, *more: Any, **given: Any) -> Any:
         """Makes a tool of a function, which stays as it is and can be called as before.
 
         Name, description and schema are the function's name, the first paragraph of its docstring and its annotations,
         unless they are given. ``examples`` are maps with ``arguments`` and ``answer``, an answer map or one of the four
         answers; ``capabilities`` is what the function may ask of the host. Raises :class:`DeclarationError`.
         """
+        said = options(given)
+        capabilities = tuple(said.pop("capabilities", ()))
+        name = said.pop("name", None)
 
         def declare(function: Any) -> Any:
-            if not callable(function):
-                raise DeclarationError(f"a tool is made of a function, not of {type(function).__name__}")
+            if more or not callable(function):
+                what = "several things" if more else type(function).__name__
+                named = 'what is said of it is named, like @tool(description="...")'
+                raise DeclarationError(f"a tool is made of a function, not of {what}; {named}")
             called = name if name is not None else getattr(function, "__name__", "")
             if not isinstance(called, str) or _NAME.fullmatch(called) is None or "__" in called:
-                raise DeclarationError(f"{called!r:.80} is no name of a tool: 1 to 64 of A-Z a-z 0-9 _ -, without '__'")
+                why = f"{called!r:.80} is no name of a tool: 1 to 64 of A-Z a-z 0-9 _ -, without '__'"
+                raise DeclarationError(why, option="name")
             if called in self.tools:
                 raise DeclarationError(f"two tools are named {called}", function=function)
-            options: dict[str, Any] = {
-                "description": description,
-                "input_schema": input_schema,
-                "output_schema": output_schema,
-                "timeout_ms": timeout_ms,
-                "read_only": read_only,
-                "destructive": destructive,
-                "idempotent": idempotent,
-                "metadata": metadata,
-                "examples": [_example(example) for example in examples] or None,
-            }
-            self.tools[called] = handler = Handler(function, called, tuple(capabilities))
-            self._options.append((handler, {name: value for name, value in options.items() if value is not None}))
+            self.tools[called] = handler = Handler(function, called, capabilities)
+            self._options.append((handler, said))
             return function
 
-        return declare if function is None else declare(function)
-
-
-def _example(example: Any) -> dict[str, Any]:
-    if not isinstance(example, Mapping) or not {"arguments", "answer"} <= example.keys():
-        raise DeclarationError('an example is a map with "arguments" and "answer"')
-    found = dict(example)
-    if not isinstance(found["answer"], Mapping):
-        found["answer"] = answer(found["answer"])
-    return found
+        return declare if function is None and not more else declare(function)
