@@ -102,7 +102,7 @@ def check_grants(policy: Policy, own: Iterable[Capability], *, elsewhere: bool =
             if elsewhere and isinstance(bounds, UncheckedBounds):
                 continue
             if name not in known:
-                words = "this host has no capability of this name"
+                words = "this host has no capability of this name: only a program that has it calls tools with it"
                 raise policy.refusal(key, words, reason="policy_unknown_capability")
             if type(bounds) is not known[name]:
                 raise policy.refusal(key, "its bounds are those of another capability of this name")

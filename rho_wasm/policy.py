@@ -77,7 +77,8 @@ def _crashes(reasons: tuple[str, ...] | None) -> tuple[str, ...] | None:
     known = sorted(reason for reason, kind in KINDS.items() if kind == "crashed")
     for reason in reasons or ():
         if reason not in known:
-            raise ValueError(f"{inert(reason, limit=80)!r} is no crash (known: {', '.join(known)})")
+            words = did_you_mean(reason, known) or f" (known: {', '.join(known)})"
+            raise ValueError(f"{inert(reason, limit=80)!r} is no crash{words}")
     return reasons
 
 

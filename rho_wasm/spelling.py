@@ -9,13 +9,17 @@ from typing import Final
 __all__ = ["did_you_mean", "nearest", "one_slip_apart"]
 
 _LIKENESS: Final = 0.7
+_LEAST_CHARS: Final = 3
 _MOST_CHARS: Final = 128
 """Of a name that is compared: what a reader would not read is not worth the time."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """Which of ``known`` is written most like ``name``; None where none is."""
-    found = difflib.get_close_matches(name[:_MOST_CHARS].lower(), sorted(known), n=1, cutoff=_LIKENESS)
+    meant, names = name[:_MOST_CHARS].lower(), sorted(known)
+    # Of short names one character is too much for a measure of likeness.
+    slips = [each for each in names if len(each) >= _LEAST_CHARS and one_slip_apart(meant, each)]
+    found = slips or difflib.get_close_matches(meant, names, n=1, cutoff=_LIKENESS)
     return found[0] if found else None
 
 

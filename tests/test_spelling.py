@@ -30,6 +30,8 @@ def test_one_slip_is_one_character_or_two_in_the_wrong_order(one: str, other: st
 
 def test_a_name_that_is_like_none_has_no_suggestion() -> None:
     assert did_you_mean("enabled", ["on", "skip"]) == ""
+    assert did_you_mean("tik", ["tok", "a"]) == "; did you mean 'tok'?"
+    assert did_you_mean("b", ["a"]) == ""
     assert did_you_mean("fule", ["fuel", "depth"]) == "; did you mean 'fuel'?"
     assert did_you_mean("x" * 1_000_000, ["x" * 100]) == "; did you mean 'xxx" + "x" * 97 + "'?"
 
