@@ -10,8 +10,8 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import threading
-from collections import deque
-from collections.abc import Awaitable, Callable
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -25,12 +25,32 @@ try:
 except ModuleNotFoundError:  # anyio does without it, on asyncio alone
     sniffio = None  # type: ignore[assignment]
 
-__all__ = ["Aside", "GaveUp", "HostThreads", "HostThreadsStatistics", "NoThread", "Outcome"]
+__all__ = ["Aside", "GaveUp", "HostThreads", "HostThreadsStatistics", "NoThread", "Outcome", "on_behalf_of"]
+
+_GUEST: contextvars.ContextVar[str | None] = contextvars.ContextVar("rho_wasm_guest", default=None)
+_SHARE = 4
+"""One guest may leave this part of the threads behind that all may: a quarter."""
 
 _NO_THREAD_S = 0.005
 """How often an event is looked at where no thread is left to wait for it."""
 _IDLE_S = 10.0
 """How long a thread without work waits for more before it ends."""
+
+
+@contextlib.contextmanager
+def on_behalf_of(guest: str) -> Iterator[None]:
+    """Inside, threads that are left behind count as left by ``guest``, the artifact that asked for what they do.
+
+    Inside of another one it says nothing: whoever is called by a guest works for the first of them.
+    """
+    if _GUEST.get() is not None:
+        yield
+        return
+    _GUEST.set(guest)
+    try:
+        yield
+    finally:
+        _GUEST.set(None)
 
 
 class NoThread(Exception):
@@ -60,11 +80,12 @@ class HostThreadsStatistics:
 
 
 class _Job:
-    __slots__ = ("abandoned", "arguments", "context", "done", "function", "outcome", "token")
+    __slots__ = ("abandoned", "arguments", "context", "done", "function", "guest", "outcome", "token")
 
     def __init__(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
         self.function = function
         self.arguments = arguments
+        self.guest = _GUEST.get()
         self.context = contextvars.copy_context()
         if sniffio is not None:
             # The copy would say that an event loop runs in the thread, and anyio.run() there would refuse.
@@ -123,6 +144,9 @@ class HostThreads:
 
     At ``max_abandoned`` abandoned threads that still run, :meth:`run` raises :class:`NoThread` at once. There
     is no other bound: whoever calls bounds how many run at once. Threads are kept for reuse for a few seconds.
+
+    A guest chooses when it is over, and may call what is slow: so for one guest (:func:`on_behalf_of`) that is so at a
+    quarter of them already, and all others go on.
     """
 
     def __init__(self, *, max_abandoned: int = 16) -> None:
@@ -130,6 +154,7 @@ class HostThreads:
         self._idle: deque[SimpleQueue[_Job]] = deque()
         self._lock = threading.Lock()
         self._running = self._abandoned = self._abandoned_ever = 0
+        self._abandoned_by: Counter[str] = Counter()
 
     def statistics(self) -> HostThreadsStatistics:
         with self._lock:
@@ -147,6 +172,9 @@ class HostThreads:
         with self._lock:
             if self._abandoned >= self.max_abandoned:
                 raise NoThread(f"{self._abandoned} calls before it did not stop in time and still run")
+            if job.guest is not None and self._abandoned_by[job.guest] * _SHARE >= self.max_abandoned:
+                left = self._abandoned_by[job.guest]
+                raise NoThread(f"{left} calls that the same guest asked for did not stop in time and still run")
             self._running += 1
         try:
             self._hand_over(job)
@@ -165,6 +193,8 @@ class HostThreads:
                     job.abandoned = True
                     self._abandoned += 1
                     self._abandoned_ever += 1
+                    if job.guest is not None:
+                        self._abandoned_by[job.guest] += 1
             raise
         finally:
             if aside is not None:
@@ -216,6 +246,10 @@ class HostThreads:
             self._running -= 1
             if job.abandoned:
                 self._abandoned -= 1
+                if job.guest is not None:
+                    self._abandoned_by[job.guest] -= 1
+                    if not self._abandoned_by[job.guest]:
+                        del self._abandoned_by[job.guest]
                 return
         try:
             anyio.from_thread.run_sync(job.done.set, token=job.token)

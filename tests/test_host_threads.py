@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from rho_wasm.host_threads import HostThreads, HostThreadsStatistics, NoThread
+from rho_wasm.host_threads import HostThreads, HostThreadsStatistics, NoThread, on_behalf_of
 from tests.helpers import until
 
 pytestmark = pytest.mark.anyio
@@ -84,6 +85,31 @@ async def test_at_the_bound_of_abandoned_threads_no_further_one_starts_until_one
     gate.set()
     await until(lambda: threads.statistics().abandoned == 0)
     assert (await threads.run(int)).value == 0
+
+
+async def test_one_guest_leaves_a_quarter_of_them_behind_at_most_and_others_go_on() -> None:
+    threads, let_go = HostThreads(max_abandoned=8), threading.Event()
+
+    async def abandon(*guests: str) -> None:
+        with anyio.CancelScope() as scope, contextlib.ExitStack() as stack:
+            for guest in guests:
+                stack.enter_context(on_behalf_of(guest))
+            async with anyio.create_task_group() as group:
+                group.start_soon(threads.run, let_go.wait)
+                await until(lambda: threads.statistics().running > threads.statistics().abandoned)
+                scope.cancel()
+
+    await abandon("evil", "whom it calls")
+    await abandon("evil")
+    with on_behalf_of("evil"), pytest.raises(NoThread, match="2 calls that the same guest asked for"):
+        await threads.run(threading.get_ident)
+    with on_behalf_of("another"):
+        assert (await threads.run(threading.get_ident)).error is None
+    assert (await threads.run(threading.get_ident)).error is None
+    let_go.set()
+    await until(lambda: threads.statistics().abandoned == 0)
+    with on_behalf_of("evil"):
+        assert (await threads.run(threading.get_ident)).error is None
 
 
 async def test_a_system_that_starts_no_further_thread_is_no_fault_of_the_function(
