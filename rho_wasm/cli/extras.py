@@ -63,8 +63,9 @@ def extras() -> tuple[Extra, ...]:
 
 
 def extra_for(language: str) -> Extra | None:
-    """The one that tools in ``language`` need; None where they need none."""
-    return next((extra for extra in extras() if language in extra.languages), None)
+    """The one that tools in ``language`` need; None where they need none. Of several one that is there is enough."""
+    found = [extra for extra in extras() if language in extra.languages]
+    return next((extra for extra in found if extra.problem is None), found[0] if found else None)
 
 
 def _pinned(name: str, *files: PinnedFile) -> Extra:

