@@ -129,7 +129,7 @@ class CallMeter:
     """CPU time of the same (milliseconds): a starved host must not strike a tool. Of a call that was over within half a
     millisecond it is taken to be all of that."""
     host_cpu_ms = 0.0
-    """CPU time that the host spent on what the guest asked of it (milliseconds): reading requests, checking them, making
+    """CPU time of the host for what the guest asked of it (milliseconds): reading requests, checking them, making
     replies, but no waiting. It is the guest's doing like its own."""
     at_once = 1.0
     """How many calls of its artifact ran during it, itself included, on average: they shared what CPU there was."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import types
 import typing
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, Literal, Never, NoReturn, TypeAlias, Union
 
 from pydantic import BaseModel, ConfigDict, PlainValidator, TypeAdapter, ValidationError
@@ -13,13 +13,17 @@ from pydantic.errors import PydanticUserError
 
 from rho_wasm.calls import ToolCall, ToolContext
 from rho_wasm.cancellation import let_through
+from rho_wasm.capabilities.checking import ArgumentsCheck, problem_text
+from rho_wasm.capabilities.in_thread import charged_in_thread
+from rho_wasm.counting import items_of
 from rho_wasm.errors import CapabilityError
 from rho_wasm.grants import BOUNDS, Bounds, NoBounds, capability_name, is_reserved
 from rho_wasm.host_threads import HostThreads, NoThread
+from rho_wasm.sandbox.crossing import ITEMS_AT_ONCE
 from rho_wasm.signatures import arguments_model, is_async
 from rho_wasm.untrusted import inert, type_name
 
-__all__ = ["Arguments", "Capability", "CapabilityContext", "capability", "problem_text"]
+__all__ = ["Arguments", "Capability", "CapabilityContext", "capability"]
 
 Now: TypeAlias = Callable[[Any, "CapabilityContext"], Any]
 Later: TypeAlias = Callable[[Any, "CapabilityContext"], Awaitable[Any]]
@@ -81,6 +85,8 @@ class Capability:
     now: Now | None = None
     later: Later | None = None
     read_only: bool = False
+    check: ArgumentsCheck = field(init=False, repr=False, compare=False)
+    """Makes ``arguments`` of what a guest gave."""
 
     def __post_init__(self) -> None:
         capability_name(self.name)
@@ -88,6 +94,7 @@ class Capability:
             raise TypeError(f"{self.name}: the model of its bounds derives from rho_wasm.Bounds")
         if (self.now is None) == (self.later is None):
             raise TypeError(f"{self.name}: exactly one of now and later answers")
+        object.__setattr__(self, "check", ArgumentsCheck(self.arguments))
 
     def only_reads(self, bounds: Bounds) -> bool:
         """Whether nothing outside the call is changed within ``bounds``."""
@@ -166,7 +173,10 @@ class _Function:
         return self._held(self._begin(arguments, context))
 
     async def wait_for(self, arguments: BaseModel, context: CapabilityContext) -> Any:
-        return self._held(await self._begin(arguments, context))
+        answer = await self._begin(arguments, context)
+        if self.check is not None and items_of(answer, most=ITEMS_AT_ONCE) > ITEMS_AT_ONCE:
+            return await charged_in_thread(context.context.meter, self._held, answer)
+        return self._held(answer)
 
     def _begin(self, arguments: BaseModel, context: CapabilityContext) -> Any:
         values = {name: getattr(arguments, name) for name in type(arguments).model_fields}
@@ -198,15 +208,6 @@ class _InThread:
             raise raised
         # SystemExit and the like end what they are raised in: the thread's work here, not the task of the call.
         raise RuntimeError(f"the thread of {context.capability} was ended") from raised
-
-
-def problem_text(error: ValidationError, *, whole: str) -> str:
-    """The first problem in inert words, without what was given; ``whole`` is what it is called if it is all of it."""
-    problems = error.errors(include_url=False, include_input=False, include_context=False)
-    where = ".".join(str(step) for step in problems[0]["loc"]) or whole
-    words = problems[0]["msg"].removeprefix("Value error, ")
-    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-    return f"{inert(where, limit=120)}: {inert(words, limit=300)}{more}"
 
 
 def _answer_check(function: Callable[..., Any], name: str) -> _AnswerCheck | None:

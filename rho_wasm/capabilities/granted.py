@@ -8,16 +8,19 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from rho_wasm import plain
 from rho_wasm.calls import ToolContext
-from rho_wasm.capabilities.capability import Capability, CapabilityContext, problem_text
+from rho_wasm.capabilities.capability import Capability, CapabilityContext
+from rho_wasm.capabilities.in_thread import charged_in_thread
 from rho_wasm.errors import CapabilityError, PlainError, TooLarge
 from rho_wasm.events import CapabilityFailed
 from rho_wasm.grants import Bounds
+from rho_wasm.host_threads import on_behalf_of
 from rho_wasm.limits import Limits
 from rho_wasm.results import CallLog
+from rho_wasm.sandbox.crossing import ITEMS_AT_ONCE
 from rho_wasm.sandbox.log import LogBuffer
 from rho_wasm.sandbox.state import LATER
 from rho_wasm.untrusted import exception_text, exception_trace
@@ -53,6 +56,7 @@ class GrantedCapabilities:
 
     __slots__ = (
         "_artifact",
+        "_checked",
         "_context",
         "_failed",
         "_failures",
@@ -86,6 +90,8 @@ class GrantedCapabilities:
         self._limits = limits
         self._lines: LogBuffer | None = None
         self._used: dict[str, int] = {}
+        self._checked: tuple[dict[str, Any], BaseModel] | None = None
+        """What was checked for an answer that is awaited: arguments that are long are checked in a thread."""
         self._failed = failed
         self._failures = 0
         context.meter.call_depth = limits.host_call_depth
@@ -93,13 +99,18 @@ class GrantedCapabilities:
         self.seed = os.urandom(_SEED_BYTES) if "random.bytes" in granted else None
 
     def answer_now(self, capability: str, arguments: dict[str, Any], *, remaining_ms: float) -> Any:
-        """What a capability that need not wait answers; ``LATER`` of the others. Raises :class:`CapabilityError`."""
+        """What a capability that need not wait answers; ``LATER`` of the others, whose arguments are checked already.
+
+        Raises :class:`CapabilityError`.
+        """
         asked = self._asked(capability)
         now = asked.capability.now
-        if now is None:
-            return LATER
         try:
-            return self._plain(now(_checked(asked.capability, arguments), self._told(capability, asked, remaining_ms)))
+            checked = asked.capability.check.made(arguments, capability=capability)
+            if now is None:
+                self._checked = arguments, checked
+                return LATER
+            return self._plain(now(checked, self._told(capability, asked, remaining_ms)))
         except (Exception, SystemExit) as error:
             self._report(capability, error, in_loop=False)
             raise
@@ -107,12 +118,19 @@ class GrantedCapabilities:
     async def answer(self, capability: str, arguments: dict[str, Any], *, remaining_ms: float) -> Any:
         """The same for every capability. Raises :class:`CapabilityError`, and whatever the capability raises."""
         asked = self._asked(capability)
-        checked, context = _checked(asked.capability, arguments), self._told(capability, asked, remaining_ms)
+        before, self._checked = self._checked, None
+        if before is not None and before[0] is arguments:
+            checked = before[1]
+        else:
+            checked = asked.capability.check.made(arguments, capability=capability)
+        context = self._told(capability, asked, remaining_ms)
         try:
             if asked.capability.later is None:
                 assert asked.capability.now is not None, "one of the two answers"
                 return self._plain(asked.capability.now(checked, context))
-            return self._plain(await asked.capability.later(checked, context))
+            with on_behalf_of(self._artifact):
+                answer = await asked.capability.later(checked, context)
+            return await self._plain_later(answer)
         except (Exception, SystemExit) as error:
             self._report(capability, error, in_loop=True)
             raise
@@ -181,6 +199,13 @@ class GrantedCapabilities:
         shown = text[: self._lines.room + 1]
         self._lines.line(level, shown.encode("utf-8", "replace"), dropped=len(text) - len(shown))
 
+    async def _plain_later(self, answer: Any) -> Any:
+        limits = self._limits
+        try:
+            return plain.plain(answer, max_depth=limits.depth, max_items=min(limits.items, ITEMS_AT_ONCE), named=False)
+        except PlainError:
+            return await charged_in_thread(self._context.meter, self._plain, answer)
+
     def _plain(self, answer: Any) -> Any:
         try:
             return plain.plain(answer, max_depth=self._limits.depth, max_items=self._limits.items, named=False)
@@ -188,11 +213,3 @@ class GrantedCapabilities:
             raise CapabilityError("quota", f"the reply is more than a guest can be given: {error}") from None
         except PlainError as error:
             raise RuntimeError("the capability answered what cannot be made plain") from error
-
-
-def _checked(capability: Capability, arguments: dict[str, Any]) -> BaseModel:
-    try:
-        return capability.arguments.model_validate(arguments)
-    except ValidationError as error:
-        message = problem_text(error, whole="arguments")
-        raise CapabilityError("invalid_arguments", message, capability=capability.name) from None

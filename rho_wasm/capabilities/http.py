@@ -14,17 +14,22 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any, Final, Self
 
 import anyio
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from rho_wasm import plain
 from rho_wasm.capabilities.capability import Arguments, Capability, CapabilityContext
 from rho_wasm.capabilities.http_addresses import Resolver, ThreadResolver
 from rho_wasm.capabilities.http_content import BadContent, ContentTooLarge, readable
+from rho_wasm.capabilities.http_head import MOST_FIELDS, MOST_INFORMATIONAL
+from rho_wasm.capabilities.http_headers import MOST_FIELDS as MOST_SENT
 from rho_wasm.capabilities.http_headers import HeaderRefused, as_sent, checked, for_another_origin, without_content
 from rho_wasm.capabilities.http_urls import HttpUrl, UrlRefused
+from rho_wasm.capabilities.in_thread import charged_in_thread
 from rho_wasm.capabilities.secrets import Secret, Secrets
+from rho_wasm.counting import items_of
 from rho_wasm.errors import CapabilityError
 from rho_wasm.grants import HttpBounds
+from rho_wasm.sandbox.crossing import ITEMS_AT_ONCE
 from rho_wasm.untrusted import inert
 
 if TYPE_CHECKING:
@@ -39,6 +44,16 @@ __all__ = ["FetchArguments", "HttpFetch", "http_capabilities"]
 NAME: Final = "http.fetch"
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _WARNING: Final = 30
+_CONTENT_AT_ONCE: Final = 16 * 1024
+"""Bytes of a response that are looked through for secrets on the event loop's thread, with few header fields."""
+_FIELDS_AT_ONCE: Final = 32
+
+
+def _few(headers: Any) -> Any:
+    """Before each of them is looked at."""
+    if type(headers) is dict and len(headers) > MOST_SENT:
+        raise ValueError(f"at most {MOST_SENT} header fields")
+    return headers
 
 
 class FetchArguments(Arguments):
@@ -46,14 +61,14 @@ class FetchArguments(Arguments):
 
     url: str
     method: str = "GET"
-    headers: Annotated[dict[str, str], Field(default_factory=dict)]
+    headers: Annotated[dict[str, str], BeforeValidator(_few), Field(default_factory=dict)]
     body: str | bytes | None = None
     json_body: Annotated[Any, Field(alias="json")] = None
     """Sent as JSON, also null if it is said."""
     secret: str | None = None
     """The name of a secret to send along."""
     timeout_ms: Annotated[int, Field(ge=1)] | None = None
-    """Lowers the grant's."""
+    """Lowers the grant's. That it passed is no fault of the host's."""
 
     @model_validator(mode="after")
     def _one_body(self) -> Self:
@@ -94,17 +109,26 @@ class HttpFetch:
         self._network = network
 
     async def __call__(self, arguments: FetchArguments, context: CapabilityContext) -> dict[str, Any]:
-        """Raises CapabilityError: ``denied`` by a rule, ``invalid_arguments``, ``quota`` beyond a bound, and
-        ``unavailable`` for names, networks and servers that do not do their part in time."""
+        """Raises CapabilityError: ``denied`` by a rule, ``invalid_arguments``, ``quota`` beyond a bound (also that of
+        the guest's own ``timeout_ms``), and ``unavailable`` for names, networks and servers that do not do their part
+        in the grant's time."""
         bounds = context.bounds
         assert isinstance(bounds, HttpBounds)
-        request = self._first(arguments, bounds, context)
+        request = await self._first(arguments, bounds, context)
         most_ms = min(bounds.timeout_ms, arguments.timeout_ms or bounds.timeout_ms)
-        with anyio.move_on_after(most_ms / 1000):
-            return await self._followed(request, bounds, context, most_ms / 1000)
+        own = most_ms < bounds.timeout_ms
+        try:
+            with anyio.move_on_after(most_ms / 1000):
+                return await self._followed(request, bounds, context, most_ms / 1000)
+        except CapabilityError as error:
+            if not own or not _was_slow(error):
+                raise
+        if own:
+            # Else a guest could have a capability unavailable whenever it likes, and bear nothing from then on.
+            raise _error("quota", f"the time that it asked for is over: no whole response within {most_ms:,} ms")
         raise _error("unavailable", f"no whole response within {most_ms:,} ms")
 
-    def _first(self, arguments: FetchArguments, bounds: HttpBounds, context: CapabilityContext) -> _Request:
+    async def _first(self, arguments: FetchArguments, bounds: HttpBounds, context: CapabilityContext) -> _Request:
         try:
             url = HttpUrl.parse(arguments.url)
             headers = checked(arguments.headers, most_bytes=bounds.header_bytes)
@@ -112,11 +136,11 @@ class HttpFetch:
             raise _error("invalid_arguments" if refused.malformed else "denied", str(refused)) from None
         method = arguments.method.upper()
         _check_grant(method, url, bounds)
-        body, content_type = _body_of(arguments, context)
+        body, content_type = await _body_of(arguments, bounds, context)
         if content_type is not None:
             headers.setdefault("content-type", content_type)
         if body is not None and len(body) > bounds.request_bytes:
-            raise _error("quota", f"a request's body has at most {bounds.request_bytes:,} bytes")
+            raise _too_long(bounds)
         secret = None if arguments.secret is None else self._secret(arguments.secret, method, url, bounds)
         if secret is not None and secret.header[0] in headers:
             raise _error("denied", f"the header field {secret.header[0]!r} is the secret's")
@@ -145,7 +169,9 @@ class HttpFetch:
             context.used[NAME] = used + 1
             response = await self._asked(request, backend, bounds, connect_s)
             if not _redirects(response.status, response.headers):
-                return self._reply(request.url, response)
+                if len(response.content) <= _CONTENT_AT_ONCE and len(response.headers) <= _FIELDS_AT_ONCE:
+                    return self._reply(request.url, response)
+                return await charged_in_thread(context.context.meter, self._reply, request.url, response)
             redirects += 1
             if redirects > bounds.redirects:
                 raise _error("quota", f"at most {bounds.redirects} redirects")
@@ -178,6 +204,10 @@ class HttpFetch:
             raise _error("denied", f"{where} is at an address that this grant does not reach") from None
         except transport.HeadersTooLarge:
             raise _error("quota", f"a response's header fields have at most {bounds.header_bytes:,} bytes") from None
+        except transport.TooManyFields:
+            raise _error("quota", f"a response has at most {MOST_FIELDS} header fields") from None
+        except transport.TooManyInformational:
+            raise _error("quota", f"at most {MOST_INFORMATIONAL} informational responses before a response") from None
         except (transport.ResponseTooLarge, ContentTooLarge):
             raise _error("quota", f"a response's body has at most {bounds.response_bytes:,} bytes") from None
         except BadContent:
@@ -244,16 +274,34 @@ def _check_grant(method: str, url: HttpUrl, bounds: HttpBounds) -> None:
         raise _error("denied", f"{inert(url.origin + url.path, limit=200)} is not granted")
 
 
-def _body_of(arguments: FetchArguments, context: CapabilityContext) -> tuple[bytes | None, str | None]:
+def _was_slow(error: CapabilityError) -> bool:
+    from rho_wasm.capabilities.http_transport import NoConnection
+
+    return isinstance(error.__cause__, NoConnection) and error.__cause__.slow
+
+
+async def _body_of(
+    arguments: FetchArguments, bounds: HttpBounds, context: CapabilityContext
+) -> tuple[bytes | None, str | None]:
     """The body, and what its content type is unless the guest says another."""
     if "json_body" in arguments.model_fields_set:
-        text, notes = plain.json_text(arguments.json_body)
+        items = items_of(arguments.json_body, most=bounds.request_bytes)
+        if 2 * items - 1 > bounds.request_bytes:  # So many bytes they have at least; what writes them never looks up.
+            raise _too_long(bounds)
+        if items <= ITEMS_AT_ONCE:
+            text, notes = plain.json_text(arguments.json_body)
+        else:
+            text, notes = await charged_in_thread(context.context.meter, plain.json_text, arguments.json_body)
         for note in notes:
             context.log(_WARNING, note)
         return text.encode(), "application/json"
     if isinstance(arguments.body, str):
         return arguments.body.encode(), "text/plain; charset=utf-8"
     return arguments.body, None
+
+
+def _too_long(bounds: HttpBounds) -> CapabilityError:
+    return _error("quota", f"a request's body has at most {bounds.request_bytes:,} bytes")
 
 
 def _redirects(status: int, headers: Mapping[str, str]) -> bool:

@@ -10,9 +10,9 @@ from rho_wasm.capabilities.http_content import ACCEPTED
 from rho_wasm.capabilities.http_urls import HttpUrl
 from rho_wasm.untrusted import inert
 
-__all__ = ["HeaderRefused", "as_sent", "checked", "for_another_origin", "seen", "without_content"]
+__all__ = ["MOST_FIELDS", "HeaderRefused", "as_sent", "checked", "for_another_origin", "seen", "without_content"]
 
-_MOST_FIELDS: Final = 64
+MOST_FIELDS: Final = 64
 
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]{1,128}")
 _VALUE: Final = re.compile(r"[\x21-\x7e](?:[\t\x20-\x7e]*[\x21-\x7e])?|")
@@ -50,8 +50,8 @@ def checked(given: Mapping[str, str], *, most_bytes: int) -> dict[str, str]:
     gets through. Raises :class:`HeaderRefused` for these, for a name that occurs twice, and for the fields that are the
     host's to set.
     """
-    if len(given) > _MOST_FIELDS:
-        raise HeaderRefused(f"at most {_MOST_FIELDS} header fields", malformed=True)
+    if len(given) > MOST_FIELDS:
+        raise HeaderRefused(f"at most {MOST_FIELDS} header fields", malformed=True)
     fields: dict[str, str] = {}
     for name, value in given.items():
         lower = name.lower()

@@ -23,6 +23,7 @@ import httpcore2
 
 from rho_wasm.capabilities.http_addresses import Address, Network, Resolver, may_reach, unwrapped
 from rho_wasm.capabilities.http_content import Content
+from rho_wasm.capabilities.http_head import HeadWatch, TooManyFields, TooManyInformational
 from rho_wasm.capabilities.http_headers import seen
 from rho_wasm.capabilities.http_urls import HttpUrl
 
@@ -34,6 +35,8 @@ __all__ = [
     "NoConnection",
     "Response",
     "ResponseTooLarge",
+    "TooManyFields",
+    "TooManyInformational",
     "exchange",
 ]
 
@@ -59,7 +62,11 @@ class AddressRefused(Exception):
 
 
 class NoConnection(Exception):
-    """The name has no address, or nobody answers at any."""
+    """The name has no address, or nobody answers at any. ``slow``: one of them had not answered in time."""
+
+    def __init__(self, *, slow: bool = False) -> None:
+        self.slow = slow
+        super().__init__()
 
 
 class HeadersTooLarge(Exception):
@@ -71,13 +78,14 @@ class ResponseTooLarge(Exception):
 
 
 class _Meter:
-    """How many bytes may still be read."""
+    """How many bytes may still be read, and what was read so far of a response's header section."""
 
-    __slots__ = ("error", "room")
+    __slots__ = ("error", "room", "watch")
 
     def __init__(self, room: int, error: type[Exception]) -> None:
         self.room = room
         self.error = error
+        self.watch = HeadWatch()
 
     def count(self, size: int) -> None:
         self.room -= size
@@ -89,7 +97,7 @@ class _CountedStream(httpcore2.AsyncNetworkStream):
     """Reads in small pieces, and no more than the meter allows.
 
     The parser works through all that it is given without looking up, so the size of a piece bounds how long it holds
-    the event loop.
+    the event loop, and :class:`HeadWatch` looks at it first.
     """
 
     def __init__(self, inner: httpcore2.AsyncNetworkStream, meter: _Meter) -> None:
@@ -99,6 +107,7 @@ class _CountedStream(httpcore2.AsyncNetworkStream):
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         data = await self._inner.read(min(max_bytes, _READ_BYTES), timeout)
         self._meter.count(len(data))
+        self._meter.watch.see(data)
         return data
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
@@ -142,10 +151,12 @@ class CheckedBackend(httpcore2.AsyncNetworkBackend):
     ) -> httpcore2.AsyncNetworkStream:
         addresses = (await self._addresses(host, port))[:_MOST_ATTEMPTS]
         share = None if timeout is None else timeout / len(addresses)
+        slow = False
         for address in addresses:
             try:
                 stream = await self._inner.connect_tcp(str(address), port, share, local_address, socket_options)
-            except (httpcore2.ConnectError, httpcore2.ConnectTimeout):
+            except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
+                slow = slow or isinstance(error, httpcore2.ConnectTimeout)
                 continue
             try:
                 self._check_peer(stream, address, port)
@@ -154,7 +165,7 @@ class CheckedBackend(httpcore2.AsyncNetworkBackend):
                     await stream.aclose()
                 raise
             return _CountedStream(stream, self.meter)
-        raise NoConnection
+        raise NoConnection(slow=slow)
 
     async def _addresses(self, host: str, port: int) -> Sequence[Address]:
         try:
@@ -204,8 +215,9 @@ async def exchange(
 ) -> Response:
     """Asks ``url`` once. The content is read if ``wanted(status, headers)``. The caller bounds the time.
 
-    Raises :class:`AddressRefused`, :class:`NoConnection`, :class:`HeadersTooLarge`, :class:`ResponseTooLarge`, what
-    :class:`Content` raises, or one of :data:`TRANSPORT_ERRORS`.
+    Raises :class:`AddressRefused`, :class:`NoConnection`, :class:`HeadersTooLarge`, :class:`TooManyFields`,
+    :class:`TooManyInformational`, :class:`ResponseTooLarge`, what :class:`Content` raises, or one of
+    :data:`TRANSPORT_ERRORS`.
     """
     backend.meter = meter = _Meter(header_bytes + _READ_BYTES, HeadersTooLarge)
     request = httpcore2.Request(

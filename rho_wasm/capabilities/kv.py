@@ -15,15 +15,18 @@ A key is text without control characters. Its bytes in UTF-8 and those of the en
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, model_validator
 
 from rho_wasm import plain
 from rho_wasm.capabilities.capability import Arguments, Capability, CapabilityContext
+from rho_wasm.capabilities.in_thread import charged_in_thread
 from rho_wasm.capabilities.kv_backend import KvBackend, KvCondition, KvRoom
 from rho_wasm.errors import CapabilityError, Malformed, NotPlain, TooLarge
 from rho_wasm.grants import KvReadBounds, KvWriteBounds
+from rho_wasm.sandbox.crossing import BYTES_AT_ONCE, ITEMS_AT_ONCE
 
 __all__ = ["kv_capabilities"]
 
@@ -74,21 +77,15 @@ def kv_capabilities(backend: KvBackend) -> tuple[Capability, ...]:
             return {}
         if len(data) > bounds.value_bytes:
             raise _too_large(bounds)
-        try:
-            value = plain.decode(data, max_bytes=len(data), max_depth=plain.MAX_DEPTH, max_items=len(data))
-        except (Malformed, TooLarge):
-            raise CapabilityError(
-                "unavailable", "what is kept under that key is damaged: put it anew", fault=True
-            ) from None
-        return {"value": value}
+        return {"value": await _decoded(data, context)}
 
     async def put(arguments: _Put, context: CapabilityContext) -> dict[str, Any]:
         bounds: KvWriteBounds = context.bounds
         key = _key(arguments.key, bounds)
         only_if: KvCondition = "absent" if arguments.if_absent else None
         if "expected" in arguments.model_fields_set:
-            only_if = _encoded(arguments.expected, bounds)
-        value = _encoded(arguments.value, bounds)
+            only_if = await _encoded(arguments.expected, context)
+        value = await _encoded(arguments.value, context)
         room = KvRoom(bounds.keys, bounds.bytes)
         return {"stored": await backend.put(context.tool, key, value, room=room, only_if=only_if)}
 
@@ -122,10 +119,30 @@ def _key(key: str, bounds: KvReadBounds) -> str:
     return key
 
 
-def _encoded(value: Any, bounds: KvReadBounds) -> bytes:
-    most = bounds.value_bytes
+async def _decoded(data: bytes, context: CapabilityContext) -> Any:
+    """The value that is kept as ``data``."""
     try:
-        return plain.encode(value, max_bytes=most, max_depth=plain.MAX_DEPTH, max_items=most + 1)
+        return plain.decode(data, max_bytes=BYTES_AT_ONCE, max_depth=plain.MAX_DEPTH, max_items=ITEMS_AT_ONCE)
+    except (Malformed, TooLarge):
+        decode = partial(plain.decode, data, max_bytes=len(data), max_depth=plain.MAX_DEPTH, max_items=len(data))
+    try:
+        return await charged_in_thread(context.context.meter, decode)
+    except (Malformed, TooLarge):
+        raise CapabilityError(
+            "unavailable", "what is kept under that key is damaged: put it anew", fault=True
+        ) from None
+
+
+async def _encoded(value: Any, context: CapabilityContext) -> bytes:
+    bounds: KvReadBounds = context.bounds
+    most = bounds.value_bytes
+    at_once, items_at_once = min(most, BYTES_AT_ONCE), min(most + 1, ITEMS_AT_ONCE)
+    try:
+        return plain.encode(value, max_bytes=at_once, max_depth=plain.MAX_DEPTH, max_items=items_at_once)
+    except (NotPlain, TooLarge):
+        encode = partial(plain.encode, value, max_bytes=most, max_depth=plain.MAX_DEPTH, max_items=most + 1)
+    try:
+        return await charged_in_thread(context.context.meter, encode)
     except NotPlain:
         raise CapabilityError("invalid_arguments", "a value is plain data") from None
     except TooLarge:

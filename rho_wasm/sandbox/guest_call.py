@@ -61,7 +61,7 @@ class GuestCall:
     fuel_used = 0
     """What the guest's instructions and host calls cost, at most ``Limits.fuel``."""
     guest_ms = guest_cpu_ms = 0.0
-    """How long the guest was there, less the time that the host took to answer it, and how much of that was CPU time."""
+    """How long the guest was there, less the time that the host took to answer it, and the CPU time of that."""
     memory_refused = False
     """``memory.grow`` answered -1 at least once."""
     slice_s = SLICE_S

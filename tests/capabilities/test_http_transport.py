@@ -93,7 +93,7 @@ async def test_a_name_without_an_address_is_unavailable() -> None:
     resolvers: list[Resolver] = [unknown, Answers([]), Answers(["no address"]), silent]
     for resolve in resolvers:
         refused = await refusal(
-            {"url": "http://api.example/", "timeout_ms": 50}, granted("http://api.example"), resolve=resolve
+            {"url": "http://api.example/"}, granted("http://api.example", timeout_ms=50), resolve=resolve
         )
         assert refused.kind == "unavailable"
         assert "10." not in refused.message
