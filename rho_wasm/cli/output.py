@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
 import sys
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -45,6 +47,9 @@ FAULT = 4
 _USAGE_REASONS = ("missing_extra", "missing_toolchain", "language_unknown", "compiler_unknown")
 _LINE_CHARS = 20_000
 """Of one text in a line that a person is shown."""
+_WIDE = 110
+"""Columns of a terminal that shows the widest tables."""
+_UNBOUNDED = 100_000
 
 
 _NOT_ASCII = re.compile(r"[^\x20-\x7e\n]")
@@ -115,6 +120,22 @@ class Output:
         if not self.as_json:
             self.errors.print(_line(parts), style=style)
 
+    @property
+    def narrow(self) -> bool:
+        """Whether this is a terminal on which a wide table cannot be read."""
+        return self.console.is_terminal and self.console.width < _WIDE
+
+    def paragraph(self, first: str, text: str, *, style: str | None = None) -> None:
+        """Prints a long text after ``first``: on a terminal in lines that begin below it, else in one. Made inert."""
+        text = inert(text, limit=_LINE_CHARS)
+        if not self.console.is_terminal:
+            self.say(first, text, style=style)
+            return
+        indent = " " * (len(first) - len(first.lstrip()) + 2)
+        words = textwrap.TextWrapper(self.console.width, subsequent_indent=indent, break_on_hyphens=False)
+        for line in words.wrap(inert(first) + text):
+            self.say(line, style=style)
+
     def lines(self, text: str, *, prefix: str = "", style: str | None = None) -> None:
         """Prints somebody's text line by line, each inert and after ``prefix``. Nothing with ``--json``."""
         for line in text.splitlines() or [""]:
@@ -128,7 +149,10 @@ class Output:
         title: str | None = None,
         styles: Sequence[str] | None = None,
     ) -> None:
-        """Prints a table for a person; every cell is made inert. ``styles`` are the rows'. Nothing with ``--json``."""
+        """Prints a table for a person; every cell is made inert. ``styles`` are the rows'. Nothing with ``--json``.
+
+        Cells are folded to the width of a terminal; for a pipe each row is one line, however long.
+        """
         if self.as_json:
             return
         table = Table(title=title, title_justify="left", show_edge=False, pad_edge=False, header_style="bold")
@@ -137,7 +161,14 @@ class Output:
         for number, row in enumerate(rows):
             style = styles[number] if styles else None
             table.add_row(*(Text(inert(cell, newlines=True)) for cell in row), style=style)
-        self.console.print(table)
+        if self.console.is_terminal:
+            self.console.print(table)
+            return
+        unfolded = Console(file=io.StringIO(), width=_UNBOUNDED, color_system=None)
+        with unfolded.capture() as capture:
+            unfolded.print(table)
+        for line in capture.get().splitlines():
+            self.console.print(Text(line.rstrip()))
 
     def error(self, error: BaseException) -> int:
         """Prints ``error`` (never a traceback, unless ``RHO_WASM_DEBUG`` is set) and answers the exit code."""

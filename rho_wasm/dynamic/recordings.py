@@ -69,6 +69,12 @@ class Recordings:
                 return _rows(connection, "TRUE ORDER BY id DESC LIMIT ?", (limit,))
             return _rows(connection, "tool = ? ORDER BY id DESC LIMIT ?", (tool, limit))
 
+    def counts(self) -> dict[str, int]:
+        """How many there are of each tool of which there are some, sorted by name."""
+        with self._database.read() as connection:
+            rows = connection.execute("SELECT tool, count(*) FROM recordings GROUP BY tool ORDER BY tool").fetchall()
+        return dict(rows)
+
     def find(self, ids: Iterable[int]) -> tuple[RecordingRow, ...]:
         """Those of ``ids`` that are there, in that order."""
         with self._database.read() as connection:

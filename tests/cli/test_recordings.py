@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -71,6 +72,43 @@ def test_recordings_are_listed_and_shown(
     assert code == 0
     assert 'arguments: {"n": true}' in text
     assert 'answer: {"ok": "done"}' in text
+
+
+def test_a_tool_of_which_nothing_is_recorded_is_told_apart_from_an_empty_store(
+    recorded: Path, told: Callable[..., tuple[int, str]]
+) -> None:
+    none = "nothing is recorded of nosuch; there are calls of calc (2), evil (1)\n"
+    assert told("recordings", "list", "nosuch") == (0, none)
+    assert told("recordings", "drop", "--tool", "nosuch") == (1, none)
+    assert told("recordings", "replay", "--tool", "nosuch") == (1, none)
+
+
+def test_a_list_is_one_line_a_call_in_a_pipe_and_fits_in_a_terminal(
+    recorded: Path, told: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    head, rule, *rows = told("recordings", "list")[1].splitlines()
+    assert [name in head for name in ("artifact", "fuel", "bytes")] == [True] * 3
+    assert [row.split()[0] for row in rows] == ["3", "2", "1"]
+    assert all(line == line.rstrip() for line in (head, rule, *rows))
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "80")
+    head, rule, *rows = re.sub(r"\x1b\[[0-9;]*m", "", told("recordings", "list")[1]).splitlines()
+    assert [name in head for name in ("artifact", "fuel", "bytes")] == [False] * 3
+    assert [row.split()[0] for row in rows] == ["3", "2", "1"]
+    assert all(len(line) <= 80 for line in (head, rule, *rows))
+
+
+def test_a_long_value_is_shown_line_by_line(own_folder: Path, told: Callable[..., tuple[int, str]]) -> None:
+    async def record() -> None:
+        async with Host.open(own_folder / ".rho", policy=Policy.parse({"recordings": {"on": True}})) as host:
+            await host.source.activate(await host.source.stage([guest("calc")], author="model"))
+            await host.runner.run(ToolCall("1", "calc", {"words": [f"word {number}" for number in range(90)]}))
+
+    anyio.run(record)
+    text = told("recordings", "show", "1")[1]
+    assert '  arguments:\n    {\n      "words": [\n        "word 0",\n' in text
+    assert "\n    (and 34 more lines: --json has them)\n" in text
+    assert "word 89" not in text
 
 
 def test_a_replay_on_what_is_live_is_the_same(recorded: Path, command: Command) -> None:
