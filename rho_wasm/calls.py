@@ -215,14 +215,13 @@ class ToolContext:
 
         Of one that no tool made everything counts.
         """
-        outermost: CallMeter | None = None
-        for caller in self.callers():
-            outermost = caller.meter
-        if outermost is None:
+        if self.caller is None:
             return True
-        if what in outermost.counted:
+        *_, outermost = self.callers()
+        meter = outermost.meter
+        if what in meter.counted:
             return False
-        outermost.counted |= {what}
+        meter.counted |= {what}
         return True
 
 
