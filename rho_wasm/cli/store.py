@@ -6,7 +6,7 @@ import getpass
 import os
 import shlex
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -64,7 +64,7 @@ def with_host(
 
 def next_command(verb: str, of: int | str, *, store: Path, policy: Path | None = None) -> str:
     """What to type next ``of`` a generation or a tool, with the options that this command was given itself."""
-    words = ["rho-wasm", verb, str(of)]
+    words = ["rho-wasm", *verb.split(), str(of)]
     if store != DEFAULT_STORE and str(store) != os.environ.get("RHO_WASM_STORE"):
         words += ["--store", str(store)]
     if policy is not None and str(policy) != os.environ.get("RHO_WASM_POLICY"):
@@ -219,17 +219,26 @@ def activate(
     """Ask the switch gates, then make a candidate live."""
     output = Output(as_json=as_json)
 
-    async def job(host: Host) -> tuple[Generation, Mapping[str, str]]:
-        return await host.source.activate(number, floor=floor), host.source.damaged()
+    async def job(host: Host) -> tuple[Generation, Mapping[str, str], list[str]]:
+        live = await host.source.activate(number, floor=floor)
+        replayed = [
+            note for verdict in host.store.verdicts(number) if verdict.gate == "replay" for note in verdict.problems
+        ]
+        return live, host.source.damaged(), replayed
 
-    live, damaged = with_host(store, policy, job)
+    live, damaged, replayed = with_host(store, policy, job)
     if live.number != number:
         output.say(
             f"another generation went live since {number} was staged: its changes were made to {live.parent}, "
             f"and that is generation {live.number}",
             style="yellow",
         )
-    return _show_live(output, live, damaged)
+    code = _show_live(output, live, damaged, replayed=replayed)
+    for note in replayed:
+        output.say(note, style="dim")
+    if replayed:
+        output.say(next_command("recordings replay --against", live.number, store=store, policy=policy), style="dim")
+    return code
 
 
 def rollback(
@@ -255,9 +264,13 @@ def rollback(
     return _show_live(output, *live)
 
 
-def _show_live(output: Output, live: Generation, damaged: Mapping[str, str]) -> int:
+def _show_live(
+    output: Output, live: Generation, damaged: Mapping[str, str], *, replayed: Sequence[str] | None = None
+) -> int:
     """Prints what is live now; with the code of a fault of the store if some of it cannot be offered."""
-    output.object(live.as_json() | {"damaged": dict(damaged)})
+    output.object(
+        live.as_json() | {"damaged": dict(damaged)} | ({} if replayed is None else {"replayed": list(replayed)})
+    )
     output.say(f"generation {live.number} is live: {', '.join(live.tools) or 'no tools'}", style="bold green")
     for name, why in damaged.items():
         output.say(f"but {name} cannot be offered: ", why, style="red")
@@ -299,7 +312,7 @@ def generations(store: StoreOption = DEFAULT_STORE, as_json: JsonOption = False)
         for verdict in verdicts[generation.number]:
             for problem in verdict.problems:
                 style = "dim" if verdict.passed else "red"
-                output.say(f"  {generation.number}, gate {verdict.gate}: ", problem, style=style)
+                output.paragraph(f"  {generation.number}, gate {verdict.gate}: ", problem, style=style)
     return 0
 
 

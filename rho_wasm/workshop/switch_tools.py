@@ -117,11 +117,14 @@ async def _activated(bench: Bench, candidate: Candidate) -> Ok:
     if live is None:
         return Ok(_waiting(candidate, "approval", ["somebody, or something, is still being asked"]))
     passed = await anyio.to_thread.run_sync(partial(_passed, bench, candidate))
-    return Ok(_told(live, before, candidate) | {"gates": passed})
+    return Ok(_told(live, before, candidate) | passed)
 
 
-def _passed(bench: Bench, candidate: Candidate) -> list[str]:
-    return [verdict.gate for verdict in bench.store.verdicts(candidate.number) if verdict.passed]
+def _passed(bench: Bench, candidate: Candidate) -> dict[str, Any]:
+    """The gates, and what became of recorded calls: numbers alone, as others asked them."""
+    verdicts = [verdict for verdict in bench.store.verdicts(candidate.number) if verdict.passed]
+    replayed = [note for verdict in verdicts if verdict.gate == "replay" for note in verdict.problems]
+    return {"gates": [verdict.gate for verdict in verdicts]} | ({"replayed": replayed} if replayed else {})
 
 
 def _told(live: Generation, before: Generation, candidate: Candidate) -> dict[str, Any]:

@@ -195,5 +195,8 @@ def test_a_person_who_approves_sees_what_became_of_recorded_calls(
     assert code == 0
     assert "calc: 2 recorded calls replayed, 0 the same, 2 differ" in text
     assert '+ "ok": "else"' in text
-    assert command("activate", "2", "--policy", "policy.toml")[0] == 0
+    code, text = told("activate", "2", "--policy", "policy.toml")
+    assert code == 0
+    assert "calc: 2 recorded calls replayed, 0 the same, 2 differ" in text
+    assert "rho-wasm recordings replay --against 2 --policy policy.toml\n" in text
     assert "gate replay: calc: 2 recorded calls replayed" in told("generations")[1]

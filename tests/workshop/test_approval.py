@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from rho_wasm import Policy, Workshop, WorkshopLimits
+from rho_wasm import Policy, ToolCall, Workshop, WorkshopLimits
 from rho_wasm.dynamic.review import Review
 from rho_wasm.policy import GatePolicy
 from rho_wasm.testing import guest
@@ -29,6 +29,20 @@ async def test_a_person_who_is_not_there_yet_is_waited_for_and_the_switch_is_ask
         assert open_["waits_for"]["gate"] == "approval"
         host.store.approve(candidate.number, by="ada")
         assert (await session.done("switch_tools", candidate=candidate.number))["status"] == "live"
+
+
+async def test_a_switch_says_in_numbers_how_calls_that_others_made_came_out() -> None:
+    """They may have been other people's."""
+    secret = "what-somebody-asked"
+    async with opened(policy=Policy.parse({"gates": {"on": ["replay"]}, "recordings": {"on": True}})) as host:
+        session = Session(host)
+        for answer in ("one", {"error": "no"}):
+            candidate = await host.source.stage([guest("tool", answer=answer)], author=AUTHOR)
+            told = await session.done("switch_tools", candidate=candidate.number)
+            await host.runner.run(ToolCall("1", "tool", {"asked": secret}))
+        (line,) = told["replayed"]
+        assert line.startswith("tool: 1 recorded call replayed, 0 the same, 1 differs (1 ok -> failed)")
+        assert secret not in str(told)
 
 
 async def test_a_persons_no_is_told_with_the_reason_and_is_final() -> None:
