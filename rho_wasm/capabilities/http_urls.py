@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import ipaddress
 import re
+import unicodedata
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import unquote_to_bytes
+from urllib.parse import unquote
 
 __all__ = ["HttpUrl", "UrlRefused"]
 
@@ -24,13 +25,13 @@ _NUMBER: Final = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _PORT: Final = re.compile(r"[1-9][0-9]{0,4}")
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _UNSAFE: Final = re.compile("[\x00-\x1f\x7f-\x9f\\\\\ud800-\udfff]")
-_CONTROL: Final = re.compile(rb"[\x00-\x1f\x7f]")
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 _UNRESERVED: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 _IN_PATH: Final = _UNRESERVED | frozenset("!$&'()*+,;=:@/")
 _IN_QUERY: Final = _IN_PATH | frozenset("?")
 _ESCAPE: Final = re.compile("%([0-9A-Fa-f]{2})?|[^%]", re.DOTALL)
-_SEPARATORS: Final = re.compile(rb"[/\\]")
+_SEPARATORS: Final = re.compile(r"[/\\?#]")
 _DOT: Final = re.compile("%2e", re.IGNORECASE)
 
 
@@ -179,23 +180,24 @@ def _escaped(text: str, allowed: frozenset[str]) -> str:
 def _check_path(path: str) -> None:
     """Refuses a path that some server would read as another one.
 
-    Whether ``%2F``, ``%5C`` or ``%252F`` separate, whether ``..;x`` climbs, and how often escapes are decoded, differs
-    between servers. A prefix of the path is kept for all of them only if no reading climbs.
+    Whether ``%2F``, ``%5C`` or ``%252F`` separate, whether ``%3F`` or ``%23`` end a path, whether ``..;x`` climbs, how
+    often escapes are decoded, and whether a two-dot leader (U+2025) becomes two dots, differs between servers. A prefix
+    of the path is kept for all of them only if no reading climbs.
     """
-    decoded = path.encode()
+    decoded = path
     for _ in range(_MOST_DECODINGS):
-        before, decoded = decoded, unquote_to_bytes(decoded)
+        before = decoded
+        try:
+            decoded = unicodedata.normalize("NFKC", unquote(decoded, errors="strict"))
+        except UnicodeDecodeError:
+            raise UrlRefused("its path is no escaped UTF-8") from None
         if decoded == before:
             break
     else:
         raise UrlRefused("its path is escaped over and over")
     if _CONTROL.search(decoded):
         raise UrlRefused("its path has an escaped control character")
-    try:
-        decoded.decode()
-    except UnicodeDecodeError:
-        raise UrlRefused("its path is no escaped UTF-8") from None
-    if any(part.partition(b";")[0].strip() in (b".", b"..") for part in _SEPARATORS.split(decoded)):
+    if any(part.partition(";")[0].strip() in (".", "..") for part in _SEPARATORS.split(decoded)):
         raise UrlRefused("its path has a part '.' or '..': write out what is meant")
 
 

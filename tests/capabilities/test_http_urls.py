@@ -26,6 +26,7 @@ from rho_wasm.url_rules import UrlRule
         ("https://a.example/?", "https://a.example/?"),
         ("https://a.example/?u=https://b.example/../@", "https://a.example/?u=https://b.example/../@"),
         ("https://a.example/.../..a/b..", "https://a.example/.../..a/b.."),
+        ("https://a.example/what%3F/no%231/\u2026", "https://a.example/what%3F/no%231/%E2%80%A6"),
     ],
 )
 def test_a_url_has_one_form(text: str, canonical: str) -> None:
@@ -128,6 +129,14 @@ def test_a_host_that_others_may_read_otherwise_is_refused(host: str) -> None:
         "/v1/..;x=1/admin",
         "/v1/%2e%2e;/admin",
         "/v1/..%20/admin",
+        "/v1/..%3F/admin",
+        "/v1/..%253Fx",
+        "/v1/..%23",
+        "/v1/%E2%80%A5/admin",
+        "/v1/%EF%BC%8E%EF%BC%8E/admin",
+        "/v1/\uff0e\uff0e/admin",
+        "/v1/..%EF%BC%8Fadmin",
+        "/v1/%EF%BC%852e%EF%BC%852e/admin",
         "/v1/x%00",
         "/v1/x%0d%0aHost:%20evil",
         "/v1/%250a",
