@@ -13,7 +13,7 @@ from rho_wasm.frozen import FrozenMap, thaw
 from rho_wasm.json_arguments import Unreadable, read_object
 from rho_wasm.limits import Limits
 from rho_wasm.plain import Copied, copied
-from rho_wasm.repair import repaired
+from rho_wasm.repair import TooMuch, repaired
 from rho_wasm.schema import ArgumentSchema
 from rho_wasm.tools import Tool
 from rho_wasm.untrusted import inert, type_name
@@ -23,6 +23,8 @@ __all__ = ["Mended", "check_in_thread", "copied_arguments", "mended_arguments"]
 _BOUNDS = Limits()
 _AT_ONCE_CHARS = 64 * 1024
 """Of a text that is read on the event loop, in some milliseconds; a longer one is read in a thread."""
+_AT_ONCE_LOOKS = 300
+"""At arguments that are repaired on the event loop, in about a millisecond; those that take more wait for a thread."""
 _BYTES, _DEPTH, _ITEMS = _BOUNDS.request_bytes, _BOUNDS.depth, _BOUNDS.items
 
 
@@ -93,9 +95,9 @@ async def mended_arguments(
                 raise ToolError("invalid_arguments", tool=tool.name, detail=f"arguments: {error}") from None
             except ToolError as error:
                 refused = error
-        if type(given) is not dict or not _is_plain(given):
+        if type(given) is not dict or (own := _own(given)) is None:
             raise refused
-        found = repaired(given, tool.input_schema, reads_only=tool.read_only is True)
+        found = await _repaired(own, tool)
         if found is None:
             raise refused
         mended, notes = found
@@ -114,12 +116,25 @@ async def _checked(given: dict[str, Any], schema: ArgumentSchema, *, tool: str, 
     return copy
 
 
-def _is_plain(given: dict[str, Any]) -> bool:
+async def _repaired(own: dict[str, Any], tool: Tool) -> tuple[dict[str, Any], tuple[str, ...]] | None:
+    mend = partial(repaired, own, tool.input_schema, reads_only=tool.read_only is True)
     try:
-        copied(given, max_bytes=_BYTES, max_depth=_DEPTH, max_items=_ITEMS)
+        return mend(looks=_AT_ONCE_LOOKS)
+    except TooMuch:
+        pass
+    try:
+        return await anyio.to_thread.run_sync(mend)
+    except TooMuch:
+        return None
+
+
+def _own(given: dict[str, Any]) -> dict[str, Any] | None:
+    """A copy that a thread may read, in the order that was given; None of what is not plain."""
+    try:
+        copy: dict[str, Any] = copied(given, max_bytes=_BYTES, max_depth=_DEPTH, max_items=_ITEMS, in_order=True).value
     except PlainError:
-        return False
-    return True
+        return None
+    return copy
 
 
 def _invalid(problems: tuple[str, ...], tool: str) -> ToolError:

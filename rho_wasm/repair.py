@@ -16,18 +16,21 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
+from functools import cached_property
 from typing import Any, Final
 
 from rho_wasm.json_arguments import Unreadable, read_json
 from rho_wasm.untrusted import inert
 
-__all__ = ["repaired"]
+__all__ = ["MAX_LOOKS", "TooMuch", "repaired"]
 
-_MAX_LOOKS: Final = 5_000
+MAX_LOOKS: Final = 5_000
+"""Some 20 ms of work: each value, and each name and each option of a schema that is read for it, is one look."""
 _MAX_DEPTH: Final = 32
 _MAX_OPTIONS: Final = 16
 _MAX_JSON_CHARS: Final = 64 * 1024
 _MAX_NOTES: Final = 8
+_CHARS_A_LOOK: Final = 64
 _SHOWN_CHARS: Final = 40
 _SHOWN_KEYS: Final = 20
 
@@ -47,20 +50,21 @@ _APPLIED_TOO: Final = frozenset({"$dynamicRef", "$ref", "allOf", "else", "if", "
 _MORE_KEYS: Final = frozenset({"dependentSchemas", "patternProperties", "unevaluatedProperties"})
 
 
+class TooMuch(Exception):
+    """There is more than may be looked through."""
+
+
 def repaired(
-    arguments: dict[str, Any], schema: Mapping[str, Any], *, reads_only: bool = False
+    arguments: dict[str, Any], schema: Mapping[str, Any], *, reads_only: bool = False, looks: int = MAX_LOOKS
 ) -> tuple[dict[str, Any], tuple[str, ...]] | None:
     """``arguments`` (plain data) nearer to ``schema``, and a note of each change; None where nothing can be said.
 
-    ``reads_only``: the tool changes nothing, so a key that its schema does not know may be left out. The work is
-    bounded to some 20 ms: arguments of more than 5,000 values, or deeper than 32, are not looked through, and no more
-    than 64 KiB of texts in them are read as JSON.
+    ``reads_only``: the tool changes nothing, so a key that its schema does not know may be left out. No more than
+    64 KiB of texts are read as JSON. Raises :class:`TooMuch` for arguments that are deeper than 32, or that take more
+    than ``looks`` at them and at the schema, whichever of the two is the large one.
     """
-    repairer = _Repairer(schema, reads_only=reads_only)
-    try:
-        mended = repairer.value(arguments, schema, "", _MAX_DEPTH)
-    except _TooMuchError:
-        return None
+    repairer = _Repairer(schema, reads_only=reads_only, looks=looks)
+    mended = repairer.value(arguments, schema, "", _MAX_DEPTH)
     if not repairer.notes or type(mended) is not dict:
         return None
     shown = repairer.notes[:_MAX_NOTES]
@@ -69,22 +73,19 @@ def repaired(
     return mended, tuple(shown)
 
 
-class _TooMuchError(Exception):
-    """There is more than may be looked through."""
-
-
 class _Repairer:
-    def __init__(self, root: Mapping[str, Any], *, reads_only: bool) -> None:
+    def __init__(self, root: Mapping[str, Any], *, reads_only: bool, looks: int) -> None:
         self.notes: list[str] = []
         self._root = root
         self._reads_only = reads_only
-        self._looks = _MAX_LOOKS
+        self._looks = looks
+        self._objects: dict[int, _Object] = {}
         self._json_chars = _MAX_JSON_CHARS
 
     def value(self, given: Any, schema: Any, path: str, depth: int) -> Any:
         self._look()
         if not depth:
-            raise _TooMuchError
+            raise TooMuch
         options = tuple(self._options(schema))
         kinds = _kinds(options)
         if not kinds:
@@ -99,10 +100,10 @@ class _Repairer:
                 return [self.value(item, items, f"{path}[{n}]", depth - 1) for n, item in enumerate(given)]
         return given
 
-    def _look(self) -> None:
-        self._looks -= 1
+    def _look(self, times: int = 1) -> None:
+        self._looks -= times
         if self._looks < 0:
-            raise _TooMuchError
+            raise TooMuch
 
     def _from_text(self, text: str, kinds: frozenset[str], path: str) -> Any:
         shown = f'the text "{inert(text, limit=_SHOWN_CHARS)}" was taken as'
@@ -116,6 +117,7 @@ class _Repairer:
             return word[1]
         if text.lstrip()[:1] in ("{", "[") and len(text) <= self._json_chars:
             self._json_chars -= len(text)
+            self._look(len(text) // _CHARS_A_LOOK)
             try:
                 value, notes = read_json(text)
             except Unreadable:
@@ -130,18 +132,18 @@ class _Repairer:
         return text
 
     def _object(self, given: dict[str, Any], option: Mapping[str, Any], path: str, depth: int) -> dict[str, Any]:
-        properties = option.get("properties")
-        known: Mapping[str, Any] = properties if isinstance(properties, Mapping) else {}
-        others = option.get("additionalProperties", True)
-        closed = others is False and not _MORE_KEYS & option.keys()
-        required = option.get("required") or ()
-        names = _Names(given, known) if closed and given.keys() - known.keys() else None
+        about = self._about(option)
+        known, others = about.known, about.others
+        names = None
+        if about.closed and any(key not in known for key in given):
+            self._look(len(given))
+            names = _Names(given, about)
         mended: dict[str, Any] = {}
         for key, item in given.items():
             self._look()
             inner = _joined(path, key)
             if key in known:
-                if item is None and key not in required and not self._may_be_null(known[key]):
+                if item is None and key not in about.required and not self._may_be_null(known[key]):
                     self._note(inner, "null was left out, as the argument is optional; leave it out yourself")
                 else:
                     mended[key] = self.value(item, known[key], inner, depth - 1)
@@ -151,10 +153,27 @@ class _Repairer:
                 self._note(inner, f"the unknown key was taken as {meant}; write it so")
                 mended[meant] = self.value(item, known[meant], _joined(path, meant), depth - 1)
             elif item is None or self._reads_only:
-                self._note(inner, f"the unknown key was left out; allowed: {names.allowed}")
+                self._note(inner, f"the unknown key was left out; allowed: {about.allowed}")
             else:
                 mended[key] = item
         return mended
+
+    def _about(self, option: Mapping[str, Any]) -> _Object:
+        """What there is to know of a schema of objects, worked out once however many objects there are."""
+        found = self._objects.get(id(option))
+        if found is None:
+            properties, required = option.get("properties"), option.get("required")
+            found = _Object(
+                known=properties if isinstance(properties, Mapping) else {},
+                others=option.get("additionalProperties", True),
+                required=frozenset(required) if isinstance(required, list) else frozenset(),
+                more=any(keyword in option for keyword in _MORE_KEYS),
+            )
+            self._look(len(found.required))
+            if found.closed:
+                self._look(len(found.known))
+            self._objects[id(option)] = found
+        return found
 
     def _may_be_null(self, schema: Any) -> bool:
         kinds = _kinds(tuple(self._options(schema)))
@@ -168,9 +187,13 @@ class _Repairer:
             self._look()
             seen += 1
             schema = waiting.pop(0)
-            if seen > _MAX_OPTIONS or not isinstance(schema, Mapping):
+            if seen > _MAX_OPTIONS:
+                yield {}
+                return
+            if not isinstance(schema, Mapping):
                 yield {}
                 continue
+            self._look(len(schema) // _MAX_OPTIONS)
             applied = schema.keys() & _APPLIED_TOO
             if not applied:
                 yield schema
@@ -182,13 +205,14 @@ class _Repairer:
             elif keyword == "$ref":
                 waiting.append(self._target(schema["$ref"]))
             elif keyword in _CHOICES and isinstance(schema[keyword], list):
-                waiting.extend(schema[keyword])
+                waiting.extend(itertools.islice(schema[keyword], _MAX_OPTIONS))
             else:
                 yield {}
 
     def _target(self, reference: Any) -> Any:
         if type(reference) is not str or not reference.startswith("#"):
             return None
+        self._look(len(reference) // _MAX_OPTIONS)
         node: Any = self._root
         for step in reference[1:].split("/")[1:]:
             step = step.replace("~1", "/").replace("~0", "~")
@@ -228,18 +252,37 @@ def _number(text: str, kinds: frozenset[str]) -> int | float | None:
     return None
 
 
-class _Names:
-    """The keys that an object may have, for those that it has and may not."""
+class _Object:
+    """A schema of objects. ``more``: it says of further keys what is not looked at here."""
 
-    def __init__(self, given: Mapping[str, Any], known: Mapping[str, Any]) -> None:
-        self._known: dict[str, str | None] = {}
-        for name in known:
+    def __init__(self, *, known: Mapping[str, Any], others: Any, required: frozenset[str], more: bool) -> None:
+        self.known = known
+        self.others = others
+        self.required = required
+        self.closed = others is False and not more
+
+    @cached_property
+    def by_fold(self) -> dict[str, str | None]:
+        """The known keys by what they are but for case, hyphens and underscores; None where two of them are alike."""
+        found: dict[str, str | None] = {}
+        for name in self.known:
             folded = _folded(name)
-            self._known[folded] = None if folded in self._known else name
+            found[folded] = None if folded in found else name
+        return found
+
+    @cached_property
+    def allowed(self) -> str:
+        names = [inert(name, limit=_SHOWN_CHARS) for name in itertools.islice(self.known, _SHOWN_KEYS)]
+        more = f" and {len(self.known) - _SHOWN_KEYS} more" if len(self.known) > _SHOWN_KEYS else ""
+        return ", ".join(names) + more or "none"
+
+
+class _Names:
+    """The keys of one object, for those that its schema does not know."""
+
+    def __init__(self, given: Mapping[str, Any], about: _Object) -> None:
+        self._known = about.by_fold
         self._given = Counter(map(_folded, given))
-        names = [inert(name, limit=_SHOWN_CHARS) for name in itertools.islice(known, _SHOWN_KEYS)]
-        more = f" and {len(known) - _SHOWN_KEYS} more" if len(known) > _SHOWN_KEYS else ""
-        self.allowed = ", ".join(names) + more or "none"
 
     def meant(self, key: str) -> str | None:
         """The known key that differs only in case, hyphens and underscores, where nothing else is like it."""
@@ -252,5 +295,5 @@ def _folded(key: str) -> str:
 
 
 def _joined(path: str, key: str) -> str:
-    name = key if _NAME.fullmatch(key) and len(key) <= _SHOWN_CHARS else json.dumps(inert(key, limit=_SHOWN_CHARS))
+    name = key if len(key) <= _SHOWN_CHARS and _NAME.fullmatch(key) else json.dumps(inert(key, limit=_SHOWN_CHARS))
     return f"{path}.{name}" if path else name
