@@ -54,7 +54,8 @@ def _origin(text: str) -> str:
 def _header(name: str) -> str:
     if _TOKEN.fullmatch(name) is None:
         raise ValueError(f"{inert(name, limit=80)!r} is no name of a header field")
-    if name.lower() in _CONNECTION or name.lower().startswith("proxy-"):
+    same = name.lower().replace("_", "-")  # Some servers read it as that.
+    if same in _CONNECTION or same.startswith("proxy-"):
         raise ValueError(f"the header {name} is the connection's own, a secret cannot stand in it")
     return name
 

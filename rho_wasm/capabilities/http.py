@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any, Final, Self
+from urllib.parse import unquote
 
 import anyio
 from pydantic import BeforeValidator, Field, model_validator
@@ -22,7 +23,15 @@ from rho_wasm.capabilities.http_addresses import Resolver, ThreadResolver
 from rho_wasm.capabilities.http_content import BadContent, ContentTooLarge, readable
 from rho_wasm.capabilities.http_head import MOST_FIELDS, MOST_INFORMATIONAL
 from rho_wasm.capabilities.http_headers import MOST_FIELDS as MOST_SENT
-from rho_wasm.capabilities.http_headers import HeaderRefused, as_sent, checked, for_another_origin, without_content
+from rho_wasm.capabilities.http_headers import (
+    HeaderRefused,
+    as_sent,
+    checked,
+    for_a_part,
+    for_another_origin,
+    same_field,
+    without_content,
+)
 from rho_wasm.capabilities.http_urls import HttpUrl, UrlRefused
 from rho_wasm.capabilities.in_thread import charged_in_thread
 from rho_wasm.capabilities.secrets import Secret, Secrets
@@ -43,6 +52,8 @@ __all__ = ["FetchArguments", "HttpFetch", "http_capabilities"]
 
 NAME: Final = "http.fetch"
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+_PARTS: Final = frozenset({206, 226})
+"""Partial Content and IM Used (RFC 3229): a value that an endpoint echoes would come in pieces, which are not it."""
 _WARNING: Final = 30
 _CONTENT_AT_ONCE: Final = 16 * 1024
 """Bytes of a response that are looked through for secrets on the event loop's thread, with few header fields."""
@@ -137,13 +148,18 @@ class HttpFetch:
         method = arguments.method.upper()
         _check_grant(method, url, bounds)
         body, content_type = await _body_of(arguments, bounds, context)
-        if content_type is not None:
-            headers.setdefault("content-type", content_type)
+        names = frozenset(map(same_field, headers))
+        if content_type is not None and "content-type" not in names:
+            headers["content-type"] = content_type
         if body is not None and len(body) > bounds.request_bytes:
             raise _too_long(bounds)
         secret = None if arguments.secret is None else self._secret(arguments.secret, method, url, bounds)
-        if secret is not None and secret.header[0] in headers:
-            raise _error("denied", f"the header field {secret.header[0]!r} is the secret's")
+        if secret is not None:
+            if same_field(secret.header[0]) in names:
+                raise _error("denied", f"the header field {secret.header[0]!r} is the secret's")
+            part = for_a_part(headers)
+            if part is not None:
+                raise _error("denied", f"with a secret the whole content is asked for: leave out {part!r}")
         return _Request(url, method, headers, body, secret)
 
     def _secret(self, name: str, method: str, url: HttpUrl, bounds: HttpBounds) -> Secret:
@@ -168,10 +184,12 @@ class HttpFetch:
                 raise _error("quota", f"at most {bounds.requests:,} requests in one call, redirects among them")
             context.used[NAME] = used + 1
             response = await self._asked(request, backend, bounds, connect_s)
+            if request.secret is not None and response.status in _PARTS:
+                raise _error("denied", "a part of the content is no answer to a request with a secret")
             if not _redirects(response.status, response.headers):
                 if len(response.content) <= _CONTENT_AT_ONCE and len(response.headers) <= _FIELDS_AT_ONCE:
-                    return self._reply(request.url, response)
-                return await charged_in_thread(context.context.meter, self._reply, request.url, response)
+                    return self._reply(request, response)
+                return await charged_in_thread(context.context.meter, self._reply, request, response)
             redirects += 1
             if redirects > bounds.redirects:
                 raise _error("quota", f"at most {bounds.redirects} redirects")
@@ -219,10 +237,13 @@ class HttpFetch:
 
     def _redirected(self, request: _Request, response: Response, bounds: HttpBounds) -> _Request:
         """The request that a redirect asks for, held to the rules anew (RFC 9110, section 15.4)."""
+        location = response.headers["location"]
         try:
-            url = request.url.joined(response.headers["location"])
+            url = request.url.joined(location)
         except UrlRefused as refused:
             raise _error("denied", f"the redirect is not followed: {refused}") from None
+        if any(self._secrets.scrubbed_text(text) != text for text in (location, str(url), unquote(str(url)))):
+            raise _error("denied", "the redirect is not followed: a secret's value stands in its URL")
         method, body, headers = request.method, request.body, request.headers
         if (response.status == 303 and method != "HEAD") or (response.status in (301, 302) and method == "POST"):
             method, body, headers = "GET", None, without_content(headers)
@@ -237,11 +258,14 @@ class HttpFetch:
             raise _error("denied", f"the redirect to {where} is not granted") from None
         return replace(request, url=url, method=method, headers=headers, body=body, secret=None)
 
-    def _reply(self, url: HttpUrl, response: Response) -> dict[str, Any]:
-        text = self._secrets.scrubbed_text
+    def _reply(self, request: _Request, response: Response) -> dict[str, Any]:
+        secrets, sent = self._secrets, request.secret
+        text = secrets.scrubbed_text
         headers = {text(name): text(value) for name, value in response.headers.items()}
-        body = readable(self._secrets.scrubbed(response.content), headers.get("content-type", ""))
-        return {"status": response.status, "url": text(str(url)), "headers": headers, "body": body}
+        content = response.content
+        content = secrets.scrubbed(content) if sent is None else secrets.scrubbed_reply(content, sent)
+        body = readable(content, headers.get("content-type", ""))
+        return {"status": response.status, "url": text(str(request.url)), "headers": headers, "body": body}
 
     def _shown(self, text: str) -> str:
         """What a server said, for a message."""

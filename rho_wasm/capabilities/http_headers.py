@@ -10,7 +10,17 @@ from rho_wasm.capabilities.http_content import ACCEPTED
 from rho_wasm.capabilities.http_urls import HttpUrl
 from rho_wasm.untrusted import inert
 
-__all__ = ["MOST_FIELDS", "HeaderRefused", "as_sent", "checked", "for_another_origin", "seen", "without_content"]
+__all__ = [
+    "MOST_FIELDS",
+    "HeaderRefused",
+    "as_sent",
+    "checked",
+    "for_a_part",
+    "for_another_origin",
+    "same_field",
+    "seen",
+    "without_content",
+]
 
 MOST_FIELDS: Final = 64
 
@@ -24,11 +34,26 @@ _THE_HOSTS: Final = frozenset(
         # One connection's (RFC 9110, section 7.6.1), framing, and what changes how a response comes.
         *("connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "content-length", "expect"),
         *("accept-encoding", "http2-settings", "upgrade-insecure-requests"),
-        # Some servers take method or path from these: a grant of GET below /v1 would be none.
-        *("x-http-method", "x-http-method-override", "x-method-override", "x-original-url", "x-rewrite-url"),
-        *("x-forwarded-host", "x-forwarded-port", "x-forwarded-prefix", "x-forwarded-proto"),
     }
 )
+_KINDS: Final = (
+    # The connection's, and what browsers say of themselves.
+    *("proxy-*", "sec-*"),
+    # Some servers take method, host or path from these: a grant of GET below /v1 would be none.
+    *("x-http-*", "x-method*", "x-original-*", "x-rewrite-*", "x-accel-*", "x-middleware-*", "x-envoy-*"),
+    *("x-host", "x-uri", "x-url", "x-url-*", "x-base-url", "base-url", "x-scheme"),
+    # What a proxy says of who asks, from where and how: a server behind one believes it.
+    *("x-forwarded*", "x-real-*", "x-proxy-*", "x-remote-*", "x-cluster-*", "x-originating-*", "remote-*"),
+    *("client-ip", "*-client-ip", "*-clientip", "*-socketip", "*-connecting-ip", "*-remote-ip", "*-remote-addr"),
+    *("ssl-*", "x-ssl-*", "client-cert*", "x-client-cert*", "x-client-dn", "x-client-verify", "front-end-https"),
+    # What a proxy says of whom it let in.
+    *("*remote-user", "x-authenticated-*", "x-auth-request-*", "x-webauth-*", "x-ms-client-principal*", "cf-*"),
+    *("x-amzn-oidc-*", "x-goog-authenticated-*", "x-goog-iap-*", "tailscale-*"),
+)
+"""By :func:`same_field`. Every product has names of its own for the same few things: so it is their kinds."""
+_KIND: Final = re.compile("|".join(re.escape(kind).replace(r"\*", ".*") for kind in _KINDS))
+_OF_A_PART: Final = frozenset({"range", "if-range", "request-range", "x-range", "a-im"})
+_SIGN: Final = re.compile(r"[^0-9a-z-]")
 _ABOUT_CONTENT: Final = frozenset(
     {"content-encoding", "content-language", "content-location", "content-type", "digest", "last-modified"}
 )
@@ -43,30 +68,37 @@ class HeaderRefused(ValueError):
         super().__init__(why)
 
 
+def same_field(name: str) -> str:
+    """What names have in common that some server reads as one: those that hand fields on as variables read ``X_A`` and
+    ``X.A`` as ``X-A``."""
+    return _SIGN.sub("-", name.lower())
+
+
 def checked(given: Mapping[str, str], *, most_bytes: int) -> dict[str, str]:
     """A guest's fields by lower-case name, at most 64 of them and ``most_bytes`` together.
 
     Names are tokens, values visible ASCII with spaces and tabs within (RFC 9110, section 5.5): neither CR, LF nor NUL
-    gets through. Raises :class:`HeaderRefused` for these, for a name that occurs twice, and for the fields that are the
-    host's to set.
+    gets through. Raises :class:`HeaderRefused` for these, for a name that occurs twice (by :func:`same_field`), and for
+    the fields that are the host's, or of proxies before the server, to set.
     """
     if len(given) > MOST_FIELDS:
         raise HeaderRefused(f"at most {MOST_FIELDS} header fields", malformed=True)
     fields: dict[str, str] = {}
+    read: set[str] = set()
     for name, value in given.items():
         lower = name.lower()
         if _TOKEN.fullmatch(lower) is None:
             raise HeaderRefused(f"{inert(name, limit=40)!r} is no name of a header field", malformed=True)
-        # Servers that hand fields on as variables read X_A and X-A as one.
-        dashed = lower.replace("_", "-")
-        if dashed in _THE_HOSTS or dashed.startswith(("proxy-", "sec-")):
+        same = same_field(lower)
+        if same in _THE_HOSTS or _KIND.fullmatch(same) is not None:
             raise HeaderRefused(f"the header field {lower!r} is the host's to set")
         if _VALUE.fullmatch(value) is None:
             raise HeaderRefused(
                 f"the value of {lower!r} is not visible ASCII without spaces at its ends", malformed=True
             )
-        if lower in fields:
+        if same in read:
             raise HeaderRefused(f"the header field {lower!r} is there twice", malformed=True)
+        read.add(same)
         fields[lower] = value
     if sum(len(name) + len(value) + 4 for name, value in fields.items()) > most_bytes:
         raise HeaderRefused(f"the header fields have more than {most_bytes:,} bytes", malformed=True)
@@ -82,9 +114,14 @@ def as_sent(fields: Mapping[str, str], url: HttpUrl, method: str, body: bytes | 
     return [(name.encode("ascii"), value.encode("ascii")) for name, value in sent.items()]
 
 
+def for_a_part(fields: Mapping[str, str]) -> str | None:
+    """The first field that asks for a part of the content (RFC 9110, section 14; RFC 3229, section 10.5.3), if any."""
+    return next((name for name in fields if same_field(name) in _OF_A_PART), None)
+
+
 def without_content(fields: Mapping[str, str]) -> dict[str, str]:
     """What is left for a redirect that became a GET (RFC 9110, section 15.4)."""
-    return {name: value for name, value in fields.items() if name not in _ABOUT_CONTENT}
+    return {name: value for name, value in fields.items() if same_field(name) not in _ABOUT_CONTENT}
 
 
 def for_another_origin(fields: Mapping[str, str]) -> dict[str, str]:

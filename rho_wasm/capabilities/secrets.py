@@ -29,6 +29,8 @@ MOST_CHARS: Final = 8_192
 SCRUBBED: Final = "[secret]"
 """What stands where a value was. No longer than the shortest value, so that a bounded text stays so."""
 
+_SCRUBBED: Final = SCRUBBED.encode()
+
 _VALUE: Final = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
 _ESCAPE: Final = re.compile("%[0-9A-F]{2}")
 
@@ -114,13 +116,41 @@ class Secrets:
         An endpoint that writes it backwards or encrypts it is not seen through.
         """
         for form in self._forms:
-            data = data.replace(form.encode(), SCRUBBED.encode())
+            data = data.replace(form.encode(), _SCRUBBED)
         return data
+
+    def scrubbed_reply(self, data: bytes, sent: Secret) -> bytes:
+        """The same of the content of a response to a request with ``sent``, and without half of that value or more
+        where ``data`` begins or ends within it: it may have been cut, and no cut in two shows both halves.
+
+        Not for less, and not for what else came: who has part of a value could try out how it goes on.
+        """
+        data = self.scrubbed(data)
+        first = last = 0
+        for form in map(str.encode, _forms(sent.value)):
+            first = max(first, _run(data[: len(form)], form))
+            last = max(last, _run(data[-len(form) :][::-1], form[::-1]))
+        if first + last >= len(data):
+            return _SCRUBBED if first else data
+        return (_SCRUBBED if first else b"") + data[first : len(data) - last] + (_SCRUBBED if last else b"")
 
     def scrubbed_text(self, text: str) -> str:
         for form in self._forms:
             text = text.replace(form, SCRUBBED)
         return text
+
+
+def _run(data: bytes, form: bytes) -> int:
+    """How many bytes at the begin of ``data`` stand in ``form`` up to where one of the two ends; 0 below half."""
+    least = max(LEAST_CHARS, (len(form) + 1) // 2)
+    begin = data[:least]
+    at = form.find(begin) if len(begin) == least else -1
+    while at >= 0:
+        rest = form[at : at + len(data)]
+        if data.startswith(rest):
+            return len(rest)
+        at = form.find(begin, at + 1)
+    return 0
 
 
 def _found(policy: SecretPolicy, environ: Mapping[str, str]) -> tuple[str | None, str]:

@@ -13,6 +13,7 @@ import pytest
 
 from rho_wasm.capabilities import Capability
 from rho_wasm.capabilities.http import FetchArguments, http_capabilities
+from rho_wasm.capabilities.http_headers import HeaderRefused, checked
 from rho_wasm.grants import HttpBounds
 from tests.capabilities.http_server import Asked, context_of, fetch, granted, ok, redirect, refusal, serving
 
@@ -139,6 +140,7 @@ async def test_arguments_that_are_no_request_are_invalid() -> None:
         {"X-A": "é"},
         {"X-A\r\nX-B": "c"},
         {"X-A": "1", "x-a": "2"},
+        {"X-A": "1", "X_A": "2"},
         {"": "1"},
         {"x-a": "1" * 40_000},
     ]
@@ -174,6 +176,37 @@ async def test_what_is_the_hosts_to_say_the_guest_may_not() -> None:
         refused = await refusal({"url": "https://a.example", "headers": {name: "x"}}, granted("https://a.example"))
         assert refused.kind == "denied"
         assert name.lower() in refused.message
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("X-Forwarded-For", "X_Forwarded_For", "X.Forwarded.Host", "X-Forwarded-User", "X-Forwarded-Uri", "X-Real-IP"),
+        *("True-Client-IP", "X-Client-IP", "CF-Connecting-IP", "Fastly-Client-IP", "Client-IP", "X-Remote-User"),
+        *(
+            "Remote-User",
+            "Remote_User",
+            "X-Original-URI",
+            "X-Original-Host",
+            "X-Rewrite-URL",
+            "X-Host",
+            "X-Http-Method",
+        ),
+        *("X-Method-Override", "X-Accel-Redirect", "X-Envoy-Original-Path", "X-WebAuth-User", "Client-Cert"),
+    ],
+)
+def test_what_a_proxy_says_to_a_server_the_guest_may_not(name: str) -> None:
+    with pytest.raises(HeaderRefused, match="the host's to set") as refused:
+        checked({name: "x"}, most_bytes=1_000)
+    assert not refused.value.malformed
+
+
+def test_what_services_ask_of_their_clients_the_guest_may_say() -> None:
+    names = ["x-api-key", "api_key", "x-auth-token", "x-amz-date", "x-goog-api-key", "x-client-id", "x-client-version"]
+    names += ["x-request-id", "x-csrf-token", "x-requested-with", "x-user-agent", "x-csrf.token2", "range", "origin"]
+    names += ["if-none-match", "idempotency-key", "openai-organization", "anthropic-version", "x-github-api-version"]
+    fields = dict.fromkeys(names, "x")
+    assert checked(fields, most_bytes=10_000) == fields
 
 
 async def test_sizes_and_counts_have_bounds() -> None:

@@ -120,6 +120,31 @@ def test_a_value_is_found_in_the_forms_in_which_servers_show_it(form: str) -> No
     assert len(left) < 20, "at most what surrounds the value is left"
 
 
+@pytest.mark.parametrize("form", [VALUE, quote(VALUE, safe=""), VALUE.encode().hex()])
+def test_no_cut_in_two_shows_a_whole_value(form: str) -> None:
+    secrets = Secrets.load({"weather": policy()}, given={"weather": VALUE})
+    sent = secrets.named("weather")
+    assert sent is not None
+    whole = f"you sent: {form}, bye".encode()
+    for cut in range(10, 10 + len(form) + 1):
+        first, second = whole[:cut], whole[cut:]
+        shown = [secrets.scrubbed_reply(part, sent) for part in (first, second)]
+        assert b"[secret]" in b"".join(shown), cut
+        assert shown[0] in (first, b"you sent: [secret]")
+        assert shown[1] in (second, b"[secret], bye")
+    middle = form[2:-2].encode()
+    assert secrets.scrubbed_reply(middle, sent) == b"[secret]"
+    assert secrets.scrubbed(middle) == middle
+
+
+def test_less_than_half_of_a_value_cannot_be_tried_out() -> None:
+    secrets = Secrets.load({"weather": policy()}, given={"weather": VALUE})
+    sent = secrets.named("weather")
+    assert sent is not None
+    for data in [VALUE[: len(VALUE) // 2 - 1], VALUE[-(len(VALUE) // 2 - 1) :], "", "k", "[secret]"]:
+        assert secrets.scrubbed_reply(data.encode(), sent) == data.encode()
+
+
 def test_what_holds_no_value_stays_as_it_is() -> None:
     secrets = Secrets.load({"weather": policy()}, given={"weather": VALUE})
     data = bytes(range(256)) * 4
