@@ -43,6 +43,7 @@ from rho_wasm.toolchains.image_builder import INTERPRETED
 from rho_wasm.tools import Tool
 from rho_wasm.untrusted import type_name
 from rho_wasm.workshop import Workshop
+from rho_wasm.workshop.advice import Advice
 from rho_wasm.workshop.workshop import workshop_tools
 
 __all__ = ["Host"]
@@ -169,14 +170,14 @@ class Host:
                 AsyncExitStack() as stack,
             ):
                 outputs = stack.enter_context(closing(StoreOutputs(opened, max_bytes=bounds.output_bytes)))
-                hearing = on_event
+                hearing, advise = on_event, None
                 if workshop:
                     bench = (Workshop() if workshop is True else workshop).bench(
                         source=source, sandbox=sandbox, images=images, policy=loaded, limits=bounds
                     )
                     await stack.enter_async_context(bench)
                     core = [*(builtin_tools() if core is None else core), *workshop_tools(bench)]
-                    hearing = bench.hearing(subscriber(on_event))
+                    hearing, advise = bench.hearing(subscriber(on_event)), Advice(source)
                 registry = ToolRegistry(core, sources=(source, *sources), outputs=outputs, on_event=on_event)
                 if not elsewhere:
                     core_names = [tool.name for tool in registry.core_tools()]
@@ -188,6 +189,7 @@ class Host:
                     max_concurrent=bounds.max_concurrent_calls,
                     max_result_chars=bounds.max_result_chars,
                     on_event=hearing,
+                    advise=advise,
                 )
                 yield cls(
                     policy=loaded,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Protocol
 
 from rho_wasm.builtin.outputs import Outputs
 from rho_wasm.calls import ToolContext
@@ -26,7 +27,18 @@ from rho_wasm.results import (
 from rho_wasm.tools import Tool
 from rho_wasm.untrusted import inert, type_name
 
-__all__ = ["answered", "not_answered", "with_notes"]
+__all__ = ["Advise", "answered", "not_answered", "with_notes"]
+
+
+class Advise(Protocol):
+    """Who says more to a model of a call that failed. On the event loop, so at once; raises nothing."""
+
+    def __call__(self, result: ToolResult, context: ToolContext) -> ToolResult:
+        """``result``, which is an error, with what is added to its text."""
+
+    def absent(self, name: str) -> str | None:
+        """Why there is no tool of that name any more; None for what never was."""
+
 
 _WARNING = 30
 

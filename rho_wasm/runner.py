@@ -22,7 +22,7 @@ from rho_wasm.gates import Gate, Gatekeeper, allow_all
 from rho_wasm.host_threads import HostThreads
 from rho_wasm.limits import HostLimits
 from rho_wasm.offered import KnownTool, ToolSnapshot
-from rho_wasm.outcomes import answered, not_answered, with_notes
+from rho_wasm.outcomes import Advise, answered, not_answered, with_notes
 from rho_wasm.plain import Copied
 from rho_wasm.registry import ToolRegistry
 from rho_wasm.results import HandlerResult, Ok, ToolResult
@@ -40,9 +40,9 @@ class ToolRunner:
     ``gate`` is asked before each call's clock starts, and may wait for a person: a waiting call holds no slot.
     ``executor`` invokes handlers. ``default_timeout_ms`` bounds a call whose tool sets none. At most
     ``max_concurrent`` calls of host tools run at once; further ones wait their turn, which is not the tool's time
-    (guests have slots of their own, in their sandbox). A text longer than
-    ``max_result_chars`` is cut and kept whole in ``registry.outputs``. ``on_event`` hears :class:`ToolRunning` once a
-    gate allowed, and :class:`ToolFinished` once for every call. One runner belongs to one event loop at a time.
+    (guests have slots of their own, in their sandbox). A text longer than ``max_result_chars`` is cut and kept whole in
+    ``registry.outputs``; ``advise`` may add to that of a call that failed. ``on_event`` hears :class:`ToolRunning` once
+    a gate allowed, and :class:`ToolFinished` once for every call. One runner belongs to one event loop at a time.
 
     What a deadline promises. A guest is interrupted. An async handler is cancelled, at every further await until it
     ends, and what it answers after its time is not taken; one that computes without awaiting, or catches its
@@ -60,6 +60,7 @@ class ToolRunner:
         max_concurrent: int = 64,
         max_result_chars: int | None = None,
         on_event: OnEvent | None = None,
+        advise: Advise | None = None,
     ) -> None:
         if default_timeout_ms <= 0 or max_concurrent <= 0:
             raise ValueError("default_timeout_ms and max_concurrent are above 0")
@@ -75,6 +76,7 @@ class ToolRunner:
         self._gatekeeper = None if gatekeeper.allows_all else gatekeeper
         self._slots = anyio.Semaphore(max_concurrent, fast_acquire=True)
         self._on_event = subscriber(on_event)
+        self.advise = advise
 
     async def run_many(
         self,
@@ -218,6 +220,8 @@ class ToolRunner:
             result = with_notes(result, notes)
         if self._on_event is not None:
             self._finish(result, told)
+        if self.advise is not None and result.status == "error":
+            return self.advise(result, told)
         return result
 
     async def run_for(self, call: ToolCall, caller: ToolContext, timeout_ms: int) -> ToolResult:

@@ -45,6 +45,12 @@ class Guard:
         found = self._unsaved.get(version) or self._stored.get(version)
         return found if found is not None and found.active else None
 
+    def of(self, tool: str) -> tuple[Quarantine, ...]:
+        """Those of one tool's versions that still hold, the oldest first."""
+        with self._lock:
+            found = [each for each in {**self._stored, **self._unsaved}.values() if each.version.tool == tool]
+        return tuple(sorted((each for each in found if each.active), key=lambda each: each.at))
+
     def refusal(self, version: VersionKey, *, token: object = None) -> Refusal | None:
         """Why no call of the version may begin now, or None. The trial itself, by its ``token``, may."""
         if not self._unsaved and not self._stored:

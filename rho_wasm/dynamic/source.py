@@ -161,6 +161,10 @@ class DynamicSource:
         """The tool of that name in the live generation, or None."""
         return self._live.offer.tools.get(name)
 
+    def held(self, tool: str) -> tuple[Quarantine, ...]:
+        """Which versions of a tool may not run now, the oldest quarantine first. From memory, so at once."""
+        return self._guard.of(tool)
+
     def watch(self, call: RunningCall) -> None:
         """Told of every call that is about to run; its own are counted when they end."""
         handler = call.tool.handler

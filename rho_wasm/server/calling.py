@@ -65,10 +65,12 @@ class Calls:
         tool = self._runner.registry.lookup(name)
         if tool is not None and not offered_here(tool):
             tool = None
-        if tool is None and not through:
+        why = None if tool is not None or self._runner.advise is None else self._runner.advise.absent(name)
+        if tool is None and not through and why is None:
             raise MCPError(INVALID_PARAMS, f"Unknown tool: {inert(name, limit=_ID_CHARS)}")
         if tool is None:
-            shown = _said(f"there is no tool {inert(name, limit=_ID_CHARS)}; there are: {self._catalogue.names()}")
+            said = f"there is no tool {inert(name, limit=_ID_CHARS)}; there are: {self._catalogue.names()}"
+            shown = _said(said if why is None else f"{said}\n[{why}]")
         else:
             call = ToolCall(id=next(self._ids), name=name, arguments=arguments)
             result = await self._run(ctx, call, session)

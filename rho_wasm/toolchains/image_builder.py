@@ -15,7 +15,7 @@ import anyio.to_thread
 from rho_wasm.dynamic.artifact import Artifact
 from rho_wasm.errors import BuildError, Closed, Diagnostic
 from rho_wasm.limits import HostLimits
-from rho_wasm.manifest import Manifest
+from rho_wasm.manifest import Manifest, embed
 from rho_wasm.sandbox import Sandbox
 from rho_wasm.sandbox.images import EngineBinary
 from rho_wasm.toolchains.engines.shelf import EngineShelf
@@ -91,8 +91,9 @@ class ImageBuilder:
         ``file`` is what the author calls a source that is given as its text; a path has a name. ``standalone`` joins
         the image and its engine into one module, which any host of the ABI can run.
 
-        The tools are declared in the source. A ``manifest`` that is given beside it must say the same, and may say in
-        ``extensions`` what the file was called. Raises as :func:`rho_wasm.toolchains.build` does.
+        The tools are declared in the source. A ``manifest`` that is given beside it must say the same, but may have
+        further examples after those of the source, and say in ``extensions`` what the file was called. Raises as
+        :func:`rho_wasm.toolchains.build` does.
         """
         if self._sandbox is None:
             raise Closed("the image builder")
@@ -111,14 +112,15 @@ class ImageBuilder:
             limits=self._host_limits,
             extensions={} if file == _default_name(language) else {_FILE_KEY: file},
         )
-        if expected is not None and _declared(expected) != _declared(made.manifest):
+        told = made.manifest if expected is None else _with_examples(made.manifest, expected)
+        if told is None:
             raise BuildError(
                 language,
                 [Diagnostic("the manifest beside it does not say what the source says", file=inert(file, limit=128))],
                 reason="manifest_differs",
                 hint=f"leave the manifest out: a {language} source declares its tools itself",
             )
-        wasm = made.wasm
+        wasm = made.wasm if told == made.manifest else embed(made.wasm, told)
         if standalone:
             wasm = await anyio.to_thread.run_sync(partial(join, wasm, engine.wasm, limits=self._host_limits))
         return Artifact.built(wasm, source=text, language=language, toolchain=spec.title)
@@ -165,6 +167,19 @@ def _file_name(source: Source, given: str | None, expected: Manifest | None) -> 
     if type(name) is str and 0 < len(name) <= _FILE_CHARS and name.isprintable() and unsafe_characters(name) is None:
         return name.replace("/", "_")
     return None
+
+
+def _with_examples(own: Manifest, given: Manifest) -> Manifest | None:
+    """``own`` with the examples that ``given`` has beyond its own; None where that says something else."""
+    tools = []
+    for tool in own.tools:
+        beside = given.tool(tool.name)
+        examples = () if beside is None else beside.examples
+        if examples[: len(tool.examples)] != tool.examples:
+            return None
+        tools.append(tool.model_copy(update={"examples": examples}))
+    told = own.model_copy(update={"tools": tuple(tools)})
+    return told if _declared(told) == _declared(given) else None
 
 
 def _declared(manifest: Manifest) -> Manifest:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
@@ -17,7 +18,7 @@ from rho_wasm.dynamic.source import DynamicSource
 from rho_wasm.errors import UnknownGeneration
 from rho_wasm.events import OnEvent
 from rho_wasm.limits import HostLimits
-from rho_wasm.names import problem_of
+from rho_wasm.names import MAX_NAME_CHARS, problem_of
 from rho_wasm.policy import Policy
 from rho_wasm.results import Failed
 from rho_wasm.sandbox import Sandbox
@@ -81,13 +82,13 @@ class Bench:
         """Raises :class:`Failed` where no generation may have a tool of that name here, whoever wrote it."""
         shown = inert(name, limit=100)
         if (why := problem_of(name)) is not None:
-            raise Failed(f"{shown} is no name of a tool: {why}", details={"reason": "name_invalid"})
+            raise Failed(f"'{shown}' is no name of a tool: {why}{_other(name)}", details={"reason": "name_invalid"})
         if (reserved := context.registry.reservation(name)) is not None:
             raise Failed(str(reserved), details={"reason": "name_reserved"})
         tool = context.registry.lookup(name)
         if tool is not None and tool is not self.source.lookup(name):
             raise Failed(
-                f"the host has a tool {shown} of its own: choose another name", details={"reason": "name_taken"}
+                f"the host has a tool '{shown}' of its own: choose another name", details={"reason": "name_taken"}
             )
 
     async def foreign(self, context: ToolContext) -> Foreign:
@@ -182,3 +183,9 @@ class Bench:
             "source_chars": limits.source_chars,
             "open_candidates": limits.open_candidates,
         }
+
+
+def _other(name: str) -> str:
+    """A name that could be meant."""
+    meant = re.sub("[^A-Za-z0-9-]+", "_", name[: 4 * MAX_NAME_CHARS]).strip("_")[:MAX_NAME_CHARS]
+    return "" if problem_of(meant) is not None else f"; call it '{meant}'"

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from rho_wasm.dynamic.artifact import Artifact
 from rho_wasm.errors import BuildError, Diagnostic
 from rho_wasm.limits import HostLimits
-from rho_wasm.plain import jsonable
+from rho_wasm.manifest import Manifest
+from rho_wasm.plain import encode, jsonable
 from rho_wasm.toolchains.declared import DECLARE
 from rho_wasm.toolchains.image_builder import INTERPRETED, ImageBuilder
 from rho_wasm.toolchains.pipeline import build
@@ -19,6 +21,11 @@ __all__ = ["Asked", "Built", "built"]
 
 _DECLARES_NOTHING = ("declares no tool", "exports no function", "has no description")
 """How the engines say that a source has functions, but no tool."""
+_CAPABILITIES = {
+    "python": '@tool(capabilities=["NAME"])',
+    "javascript": 'export const capabilities = ["NAME"];',
+    "typescript": 'export const capabilities = ["NAME"];',
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +49,6 @@ class Built:
     notes: tuple[str, ...] = ()
     added: str | None = None
     """What was put after the source, to declare its tool."""
-    unkept: Sequence[Mapping[str, Any]] = ()
-    """Examples of the call that are not in the manifest: they are run now, but not asked again at a switch."""
 
 
 async def built(asked: Asked, images: ImageBuilder, *, host_limits: HostLimits, tinycc: bool) -> Built:
@@ -54,8 +59,9 @@ async def built(asked: Asked, images: ImageBuilder, *, host_limits: HostLimits, 
 
 
 async def _interpreted(asked: Asked, images: ImageBuilder) -> Built:
-    """The source as it is. Where that declares no tool, it is declared in lines after its last: they are a part of the
-    source from then on, so a person reads them too, and no line of it moves."""
+    """The source as it is, with the examples of the call beside those of its own. Where it declares no tool, it is
+    declared in lines after its last: they are a part of the source from then on, so a person reads them too, and no
+    line of it moves."""
     fillable = asked.description is not None and asked.name.isidentifier()
     try:
         artifact = await images.build(asked.source, language=asked.language)
@@ -66,7 +72,7 @@ async def _interpreted(asked: Asked, images: ImageBuilder) -> Built:
     else:
         declaration = artifact.manifest.tool(asked.name)
         if not fillable or declaration is None or declaration.description.strip() or asked.language != "python":
-            return _compared(artifact, asked)
+            return await _keeping(_compared(artifact, asked), asked, partial(_again, asked.source, asked, images))
         ways = (f"{asked.name}.__doc__ = {_python(asked.description)}\n",)
     refused: BuildError | None = None
     for added in ways:
@@ -78,9 +84,38 @@ async def _interpreted(asked: Asked, images: ImageBuilder) -> Built:
             if not _declares_nothing(error):
                 raise
         else:
-            return replace(_compared(artifact, asked), added=added.strip())
+            made = replace(_compared(artifact, asked), added=added.strip())
+            return await _keeping(made, asked, partial(_again, asked.source + end + added, asked, images))
     assert refused is not None, "each language has a way to declare a tool"
     raise refused
+
+
+async def _again(source: str, asked: Asked, images: ImageBuilder, manifest: Manifest) -> Artifact:
+    return await images.build(source, language=asked.language, manifest=manifest)
+
+
+async def _keeping(made: Built, asked: Asked, again: Callable[[Manifest], Awaitable[Artifact]]) -> Built:
+    """The same with the examples of the call in its manifest too, after those that the source declares: so they are
+    asked at every switch, and whoever builds it ``again`` with that manifest makes the same bytes.
+
+    Raises :class:`ModuleRejected` for an example that no manifest can have.
+    """
+    given = made.artifact.manifest
+    declaration = given.tool(asked.name)
+    assert declaration is not None, "it was compared"
+    known = [_same_form(each.as_plain()) for each in declaration.examples]
+    if not (more := [each for each in asked.examples if _same_form(each) not in known]):
+        return made
+    plain = given.as_plain()
+    for tool in plain["tools"]:
+        if tool["name"] == asked.name:
+            tool["examples"] = [*tool.get("examples", ()), *(jsonable(each) for each in more)]
+    return replace(made, artifact=await again(Manifest.decode(encode(plain))))
+
+
+def _same_form(example: Mapping[str, Any]) -> dict[str, Any]:
+    """An example without what may be left out."""
+    return {key: value for key, value in example.items() if key != "host" or value}
 
 
 def _declared(asked: Asked) -> tuple[str, ...]:
@@ -117,7 +152,7 @@ def _declares_nothing(error: BuildError) -> bool:
 async def _compiled(asked: Asked, *, host_limits: HostLimits, compiler: str | None) -> Built:
     """What the module declares of itself; else what the call says."""
 
-    async def with_manifest(manifest: Mapping[str, Any] | None) -> Artifact:
+    async def with_manifest(manifest: Manifest | Mapping[str, Any] | None) -> Artifact:
         return await build(
             asked.source,
             language=asked.language,
@@ -129,7 +164,7 @@ async def _compiled(asked: Asked, *, host_limits: HostLimits, compiler: str | No
     # Assembling text takes a process of its own, and what declares itself there has a function of this name.
     if asked.language != "wat" or DECLARE in asked.source or asked.description is None:
         try:
-            return _compared(await with_manifest(None), asked)
+            return await _keeping(_compared(await with_manifest(None), asked), asked, with_manifest)
         except BuildError as error:
             if error.reason != "manifest_missing" or asked.description is None:
                 raise
@@ -160,9 +195,9 @@ def _compared(artifact: Artifact, asked: Asked) -> Built:
     if asked.schema is not None and jsonable(asked.schema) != jsonable(declaration.as_plain()["input_schema"]):
         notes.append("the source declares its arguments itself, and those hold")
     if missing := sorted(set(asked.capabilities) - set(artifact.manifest.capabilities)):
-        notes.append(f"the source does not declare these capabilities, so it cannot ask for them: {', '.join(missing)}")
-    unkept: Sequence[Mapping[str, Any]] = ()
-    if asked.examples and not declaration.examples:
-        unkept = asked.examples
-        notes.append("the examples were run, but are not kept: declare them in the source to have them asked again")
-    return Built(artifact, tuple(notes), unkept=unkept)
+        how = _CAPABILITIES.get(asked.language, "in what the source declares of itself").replace("NAME", missing[0])
+        notes.append(
+            f"the source does not declare these capabilities, so it cannot ask for them: {', '.join(missing)}; "
+            f"declare them there: {how}"
+        )
+    return Built(artifact, tuple(notes))

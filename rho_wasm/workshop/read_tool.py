@@ -34,7 +34,8 @@ def read_tool(bench: Bench) -> Tool:
             authors = await anyio.to_thread.run_sync(_authors, bench, generation, name)
         except RhoError as error:
             return refusal(error, f"{inert(name, limit=100)} was not read")
-        state = "candidate" if generation.state == "candidate" else "live in generation"
+        states = {"candidate": "candidate", "live": "live in generation"}
+        state = states.get(generation.state, "withdrawn, was in generation")
         own = all(bench.authors.own(author, context.session_id) for author in authors)
         declaration = artifact.manifest.tool(name)
         told = {

@@ -48,6 +48,10 @@ class RecentCalls:
 
         return hear
 
+    def knows(self, tool: str) -> bool:
+        """Whether calls of it are remembered."""
+        return tool in self._by_tool
+
     def of(self, tool: str, session_id: str | None) -> dict[str, Any]:
         """Fuel of the latest calls, and their latest faults. What a fault said is told to the session it happened in:
         it may hold what somebody asked."""

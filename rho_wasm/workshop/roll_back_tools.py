@@ -21,6 +21,7 @@ from rho_wasm.workshop.telling import refusal
 __all__ = ["roll_back_tools"]
 
 _STEPS = 100
+_SHOWN = 20
 
 
 def roll_back_tools(bench: Bench) -> Tool:
@@ -71,22 +72,42 @@ def _target(bench: Bench, to: int | None, context: ToolContext) -> tuple[Generat
 
     if last and last[0].author != STRIKES_AUTHOR and not own(last[0].author):
         raise _refused(f"{inert(last[0].author, limit=64)} made generation {live.number} live")
-    current = live
+    current, led = live, list[int]()
     for _ in range(_STEPS):
         if current.parent is None:
             raise Failed(
                 f"generation {current.number} is the first one: there is none to return to"
                 if to is None
-                else f"generation {to} is none of those that led to {live.number}",
+                else f"generation {to} is none of those that led to {live.number}: {_numbers(led)}",
                 details={"reason": "unknown_generation"},
             )
         automatic = current.author == STRIKES_AUTHOR and not any(map(foreign.problem, current.changes.names))
         if not (automatic or own(current.author)):
             raise _refused(f"generation {current.number} was made by {inert(current.author, limit=64)}")
         current = store.generation(current.parent)
+        led.append(current.number)
         if to is None or current.number == to:
+            _check_held(bench, current)
             return live, current
     raise Failed(f"generation {to} is more than {_STEPS} steps back", details={"reason": "unknown_generation"})
+
+
+def _numbers(led: list[int]) -> str:
+    return ", ".join(map(str, led[:_SHOWN])) + (", ..." if len(led) > _SHOWN else "") if led else "there is none"
+
+
+def _check_held(bench: Bench, target: Generation) -> None:
+    """Raises :class:`Failed` for a generation with a version that was withdrawn, with what a model can do then."""
+    for name in sorted(target.tools):
+        version = target.tools[name].artifact
+        held = [each for each in bench.source.held(name) if each.version.artifact == version]
+        if held and held[-1].mode == "revert":
+            raise Failed(
+                f"nothing was rolled back: generation {target.number} has a version of '{name}' that is quarantined, "
+                "and only a person can pardon it. Mend its source (read_tool shows it), write it again with "
+                "write_tool, and switch it on",
+                details={"reason": "quarantined", "tool": name},
+            )
 
 
 def _refused(why: str) -> Failed:

@@ -25,8 +25,9 @@ def arguments(properties: dict[str, Any], *required: str) -> dict[str, Any]:
     }
 
 
-def host_replies() -> dict[str, Any]:
-    """What the host replies to host calls meanwhile."""
+def host_replies(*, exact: bool = False) -> dict[str, Any]:
+    """What the host replies to host calls meanwhile; ``exact``: to those with just these arguments."""
+    left_out = "All that it asks with; left out: nothing." if exact else "Left out: any."
     return {
         "type": "array",
         "maxItems": 32,
@@ -34,7 +35,7 @@ def host_replies() -> dict[str, Any]:
         "items": arguments(
             {
                 "capability": {"type": "string", "maxLength": 128},
-                "arguments": {"type": "object", "description": "Left out: any."},
+                "arguments": {"type": "object", "description": left_out},
                 "reply": {"description": 'The value, or {"error": {"kind": ..., "message": ...}}.'},
             },
             "capability",

@@ -131,7 +131,10 @@ def _told(live: Generation, before: Generation, candidate: Candidate) -> dict[st
     told: dict[str, Any] = {"status": "live", "generation": live.number, "before": before.number}
     changes = candidate.changes.as_json()
     told |= {kind: names for kind, names in changes.items() if names}
-    told["next"] = "your list of tools has changed: call them by their names"
+    if any(changes.values()):
+        told["next"] = "your list of tools has changed: call them by their names"
+    else:
+        told["next"] = "nothing changed: what was live is the same"
     return told
 
 

@@ -25,6 +25,7 @@ from rho_wasm.plain import json_text, jsonable
 from rho_wasm.results import Failed
 from rho_wasm.toolchains.pipeline import languages
 from rho_wasm.untrusted import inert, inert_plain
+from rho_wasm.workshop.hints import source_hint
 from rho_wasm.workshop.idioms import IDIOMS
 
 __all__ = ["refusal", "shown", "told_build_error"]
@@ -55,9 +56,14 @@ def told_build_error(error: BuildError, *, source: str, language: str, name: str
     if len(faults) > _ERRORS:
         lines.append(f"{len(faults) - _ERRORS} more; mend these first")
     lines += [f"  {inert(note.message, limit=_LINE_CHARS)}" for note in notes[:_NOTES]]
+    known = next((hint for fault in faults if (hint := source_hint(fault.message, language)) is not None), None)
     if any(said in fault.message for fault in faults for said in _UNDECLARED) and language in IDIOMS:
-        lines.append(f"Hint: a tool in {language} looks like this, or give write_tool its description and schema too:")
+        # Text of WebAssembly cannot declare itself, so the way beside it is the only one.
+        both = "and" if language == "wat" else "or"
+        lines.append(f"Hint: a tool in {language} looks like this, {both} give write_tool its description and schema:")
         lines.append(IDIOMS[language].replace("NAME", name).rstrip())
+    elif known is not None:
+        lines.append(f"Hint: {known.replace('NAME', name)}")
     elif hint := _HINTS.get(error.reason) or inert(error.hint, limit=_HINT_CHARS):
         lines.append(f"Hint: {hint}")
     return Failed("\n".join(lines), details={"reason": error.reason, "language": language})

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import anyio.to_thread
+
 from rho_wasm.calls import ToolContext
-from rho_wasm.dynamic.generation import Generation
+from rho_wasm.dynamic.generation import Candidate, Generation
 from rho_wasm.errors import RhoError
 from rho_wasm.results import Failed, Ok
 from rho_wasm.tools import Tool
@@ -19,6 +21,7 @@ from rho_wasm.workshop.trying import Case, trial
 __all__ = ["chosen", "test_tool"]
 
 TIMEOUT_MS = 180_000
+_NAMES = 20
 
 
 def test_tool(bench: Bench) -> Tool:
@@ -85,29 +88,46 @@ def test_tool(bench: Bench) -> Tool:
 
 
 async def chosen(bench: Bench, name: str, number: int | None, context: ToolContext) -> Generation:
-    """The candidate of that number; without one the latest of this session's that brings ``name``, else the live one.
+    """The candidate of that number; without one the latest of this session's that brings ``name``, else the live one;
+    where that has no such tool, the latest open one that this session may change, as after a new connection.
 
-    Raises :class:`Failed` where that has no such tool.
+    Raises :class:`Failed` where there is none.
     """
     if number is not None:
-        found: Generation | None = await bench.candidate(int(number), context)
-    else:
-        author = bench.authors.of(context.session_id)
-        own = [each for each in await bench.candidates(context) if each.author == author]
-        brings = [each for each in own if name in (*each.changes.added, *each.changes.changed)]
-        found = brings[0] if brings else bench.source.live()
-    assert found is not None
-    if name not in found.tools:
-        there = ", ".join(sorted(found.tools)[:20]) or "none"
-        raise Failed(
-            f"{_what(found)} {found.number} has no tool {inert(name, limit=100)}; it has: {there}",
-            details={"reason": "not_found"},
-        )
-    return found
+        found: Generation = await bench.candidate(int(number), context)
+        if name in found.tools:
+            return found
+        raise _without(found, name, ())
+    author = bench.authors.of(context.session_id)
+    seen = await bench.candidates(context)
+    brings = [each for each in seen if name in (*each.changes.added, *each.changes.changed)]
+    own = [each for each in brings if each.author == author]
+    live = bench.source.live()
+    if own or (brings and name not in live.tools):
+        return (own or brings)[0]
+    if name in live.tools:
+        return live
+    for held in reversed(bench.source.held(name)):
+        # What was withdrawn can still be read and tried: else nobody could mend it.
+        withdrawn = await anyio.to_thread.run_sync(bench.store.generation, held.generation)
+        if name in withdrawn.tools:
+            return withdrawn
+    raise _without(live, name, seen)
+
+
+def _without(generation: Generation, name: str, candidates: Sequence[Candidate]) -> Failed:
+    there = ", ".join(sorted(generation.tools)[:_NAMES]) or "none"
+    said = f"{_what(generation)} {generation.number} has no tool '{inert(name, limit=100)}'; it has: {there}"
+    brought = [(tool, each.number) for each in candidates for tool in (*each.changes.added, *each.changes.changed)]
+    if brought:
+        said += "; open candidates bring: " + ", ".join(f"{tool} ({number})" for tool, number in brought[:_NAMES])
+    return Failed(said, details={"reason": "not_found"})
 
 
 def _what(generation: Generation) -> str:
-    return "candidate" if generation.state == "candidate" else "live generation"
+    if generation.state == "candidate":
+        return "candidate"
+    return "live generation" if generation.state == "live" else "earlier generation"
 
 
 def _cases(arguments: Mapping[str, Any], bench: Bench) -> list[Case]:

@@ -72,10 +72,14 @@ def _all(bench: Bench, context: ToolContext) -> dict[str, Any]:
 def _candidate(bench: Bench, candidate: Candidate) -> dict[str, Any]:
     told: dict[str, Any] = {"candidate": candidate.number, "note": inert(candidate.note, limit=100)}
     told |= {kind: names for kind, names in candidate.changes.as_json().items() if names}
+    said = bench.store.approvals.get(candidate.number)
+    if said is not None and said.yes:
+        told["approved"] = f'a person said yes: switch_tools with {{"candidate": {candidate.number}}} makes it live'
+        return told
     waiting = [each for each in bench.store.verdicts(candidate.number) if not each.passed]
     if waiting:
-        said = [inert(problem, limit=_LINE_CHARS) for problem in waiting[-1].problems[:4]]
-        told["waits_for"] = {"gate": waiting[-1].gate, "told": said}
+        why = [inert(problem, limit=_LINE_CHARS) for problem in waiting[-1].problems[:4]]
+        told["waits_for"] = {"gate": waiting[-1].gate, "told": why}
     elif bench.switching.waits(candidate.number):
         told["waits_for"] = {"gate": "approval", "told": ["somebody, or something, is being asked now"]}
     return told
@@ -88,6 +92,10 @@ def _one(bench: Bench, name: str, context: ToolContext) -> dict[str, Any]:
     if name in live.tools:
         told["artifact"] = live.tools[name].artifact
         told["granted"] = sorted(grant.capability for grant in live.tools[name].grants)
+    elif not _known(bench, name, context):
+        host = context.registry.lookup(name) is not None
+        why = "it is the host's own tool" if host else "there is no tool of that name, and no candidate brings one"
+        raise Failed(f"nothing is told of '{shown}': {why}", details={"reason": "not_found"})
     told["may_change"] = bench.authors.foreign(bench.store, context.session_id).problem(name) is None
     told |= bench.recent.of(name, context.session_id)
     strikes = [each for each in bench.store.strikes(name, limit=100) if not each.pardoned]
@@ -114,3 +122,12 @@ def _one(bench: Bench, name: str, context: ToolContext) -> dict[str, Any]:
         ]
         told["next"] = "mend the source (read_tool shows it) and write it again; a person can pardon the version"
     return told
+
+
+def _known(bench: Bench, name: str, context: ToolContext) -> bool:
+    """Whether there is, was or may be a tool of that name, as far as this session knows."""
+    if bench.store.quarantines(name) or bench.store.strikes(name, limit=1):
+        return True
+    if any(name in each.changes.names for each in bench.own_candidates(context.session_id)):
+        return True
+    return name in bench.authors.foreign(bench.store, context.session_id).by_name or bench.recent.knows(name)

@@ -22,10 +22,12 @@ from rho_wasm.limits import HostLimits, Limits
 from rho_wasm.manifest import ToolDeclaration
 from rho_wasm.plain import encode
 from rho_wasm.policy import Policy
+from rho_wasm.repair import repaired
 from rho_wasm.results import KINDS, Failed, HandlerResult, Ok
 from rho_wasm.sandbox import GuestModule, Sandbox
 from rho_wasm.schema import ArgumentSchema
 from rho_wasm.untrusted import inert
+from rho_wasm.workshop.hints import call_hint
 from rho_wasm.workshop.telling import shown
 
 __all__ = ["ANSWERS", "Case", "Tried", "trial"]
@@ -77,16 +79,25 @@ class Tried:
 class Trial:
     """A tool that is loaded to be tried."""
 
-    def __init__(self, sandbox: Sandbox, module: GuestModule, declaration: ToolDeclaration, limits: Limits) -> None:
+    def __init__(
+        self,
+        sandbox: Sandbox,
+        module: GuestModule,
+        declaration: ToolDeclaration,
+        limits: Limits,
+        *,
+        language: str | None,
+    ) -> None:
         self._sandbox = sandbox
         self._module = module
         self._declaration = declaration
         self._limits = limits
+        self._language = language
         self._schema = ArgumentSchema(declaration.input_schema)
 
     async def run(self, case: Case) -> Tried:
         """Runs one case. Raises :class:`ToolError` only where the host itself could not."""
-        problems, told = await anyio.to_thread.run_sync(self._looked_at, case.arguments)
+        given, problems, told = await anyio.to_thread.run_sync(self._looked_at, case.arguments)
         if problems:
             return Tried(False, told | {"refused": "invalid_arguments", "problems": list(problems)})
         host = _ToldHost(case.host)
@@ -97,7 +108,7 @@ class Trial:
             result = await self._sandbox.call(
                 self._module,
                 tool=self._declaration.name,
-                arguments=thaw(case.arguments),
+                arguments=given,
                 context={"call_id": "test"},
                 limits=self._limits,
                 meter=meter,
@@ -110,6 +121,8 @@ class Trial:
         took = round((time.perf_counter() - began) * 1000, 1)
         # What a guest answers may be large, and calls of tools go on meanwhile.
         passed, answer = await anyio.to_thread.run_sync(_judged_and_shown, result, case.expect)
+        if isinstance(result, ToolError) and (hint := call_hint(result.reason, result.detail, self._language)):
+            answer["hint"] = hint
         told |= answer | {"fuel_used": meter.fuel_used, "duration_ms": took}
         if meter.log.lines:
             told["log"] = [inert(line.text, limit=_LINE_CHARS) for line in meter.log.lines[:_LOG_LINES]]
@@ -117,15 +130,20 @@ class Trial:
             told["host_calls"] = host.asked
         return Tried(passed, told)
 
-    def _looked_at(self, arguments: Mapping[str, Any]) -> tuple[Sequence[str], dict[str, Any]]:
-        """What a call with these arguments would be refused for, and how they are shown."""
+    def _looked_at(self, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], Sequence[str], dict[str, Any]]:
+        """The arguments, mended as those of a call would be, what it would be refused for, and how they are shown."""
         told = {"arguments": shown(arguments)}
         given = thaw(arguments)
         try:
             encode(given, max_bytes=self._limits.request_bytes)
         except PlainError as error:
-            return (inert(str(error), limit=_LINE_CHARS),), told
-        return self._schema.problems(given), told
+            return given, (inert(str(error), limit=_LINE_CHARS),), told
+        if not (problems := self._schema.problems(given)):
+            return given, (), told
+        found = repaired(given, self._declaration.input_schema, reads_only=self._declaration.read_only is True)
+        if found is None or self._schema.problems(found[0]):
+            return given, problems, told
+        return found[0], (), told | {"arguments_repaired": [inert(note, limit=_LINE_CHARS) for note in found[1]]}
 
 
 @asynccontextmanager
@@ -143,7 +161,8 @@ async def trial(
     try:
         base = limits.call_of(image=module.manifest.is_image, standalone=module.standalone)
         bounds = effective_limits(declaration, ToolVersion(artifact.sha256), policy=policy, limits=base)
-        yield Trial(sandbox, module, declaration, bounds)
+        language = artifact.language or artifact.manifest.language
+        yield Trial(sandbox, module, declaration, bounds, language=language)
     finally:
         module.close()
 

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from rho_wasm.calls import ToolContext
-from rho_wasm.capability_names import misnamed
 from rho_wasm.dynamic.generation import Candidate
 from rho_wasm.errors import BuildError, RhoError
-from rho_wasm.frozen import thaw
+from rho_wasm.grants import BOUNDS
 from rho_wasm.results import Failed, Ok
 from rho_wasm.toolchains import tinycc
 from rho_wasm.tools import Tool
 from rho_wasm.untrusted import inert
 from rho_wasm.workshop import schemas
+from rho_wasm.workshop.asked import asked_for, no_capability
 from rho_wasm.workshop.bench import Bench
 from rho_wasm.workshop.building import Asked, Built, built
+from rho_wasm.workshop.hints import NETWORK
 from rho_wasm.workshop.idioms import IDIOMS
 from rho_wasm.workshop.telling import refusal, shown, told_build_error
 from rho_wasm.workshop.trying import Case, trial
@@ -27,6 +28,10 @@ TIMEOUT_MS = 300_000
 """An interpreter that is made at its first use takes most of a minute, a native compiler too."""
 _FAILED_SHOWN = 4
 _NOTE_CHARS = 1_000
+_SCHEMA = (
+    "JSON Schema of its arguments, unless the source says it: "
+    '{"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}.'
+)
 _NOT_GRANTED = "not granted here: such a call answers denied"
 
 
@@ -34,7 +39,7 @@ def write_tool(bench: Bench) -> Tool:
     """The tool. What it is given is only ever built and run inside the sandbox, or by a compiler that is confined."""
 
     async def write(arguments: Mapping[str, Any], context: ToolContext) -> Ok | Failed:
-        asked = _asked(arguments, bench)
+        asked = asked_for(arguments, bench)
         try:
             return Ok(await _written(bench, asked, context))
         except BuildError as error:
@@ -47,18 +52,22 @@ def write_tool(bench: Bench) -> Tool:
         description=_description(bench),
         input_schema=schemas.arguments(
             {
-                "language": {"enum": list(bench.languages)},
+                "language": {
+                    "type": "string",
+                    "maxLength": 64,
+                    "description": f"One of: {', '.join(bench.languages)}.",
+                },
                 "source": {"type": "string", "minLength": 1, "description": "The whole file."},
                 "name": {**schemas.TOOL_NAME, "description": "Of the tool, and of its function."},
                 "description": {"type": "string", "maxLength": 4_096, "description": "Unless the source says it."},
-                "schema": {"type": "object", "description": "JSON Schema of its arguments, unless the source says it."},
+                "schema": {"type": "object", "description": _SCHEMA},
                 "examples": {
                     "type": "array",
                     "items": schemas.arguments(
                         {
                             "arguments": {"type": "object"},
                             "answer": {"description": 'A value, or a whole answer such as {"error": "reason"}.'},
-                            "host": schemas.host_replies(),
+                            "host": schemas.host_replies(exact=True),
                         },
                         "arguments",
                         "answer",
@@ -69,7 +78,10 @@ def write_tool(bench: Bench) -> Tool:
                     "type": "array",
                     "maxItems": 16,
                     "items": {"type": "string", "maxLength": 128},
-                    "description": "What it may ask of the host, such as http.fetch, as far as the policy grants it.",
+                    "description": (
+                        "What it may ask of the host, as far as the policy grants it: "
+                        f"{', '.join(BOUNDS)}, or what the host has of its own."
+                    ),
                 },
             },
             "language",
@@ -109,56 +121,18 @@ def _description(bench: Bench) -> str:
         "loaded. What the caller can mend is answered as a failure; anything else that is raised counts as a crash."
     )
     language = next((each for each in bench.languages if each in IDIOMS and each != "wat"), None)
-    return text if language is None else f"{text} In {language}, for example:\n{IDIOMS[language]}"
-
-
-def _asked(arguments: Mapping[str, Any], bench: Bench) -> Asked:
-    """What was asked for, within the workshop's bounds. Raises :class:`Failed`."""
-    limits, source = bench.limits, arguments["source"]
-    if len(source) > limits.source_chars:
-        raise Failed(
-            f"the source has {len(source)} characters, of {limits.source_chars} that it may have: write less",
-            details={"reason": "source_too_large", "limit": limits.source_chars},
-        )
-    examples = arguments.get("examples", ())
-    if len(examples) > limits.examples:
-        raise Failed(
-            f"{len(examples)} examples, of {limits.examples} that may be: keep those that tell most",
-            details={"reason": "too_many_examples", "limit": limits.examples},
-        )
-    return Asked(
-        language=arguments["language"],
-        source=source,
-        name=arguments["name"],
-        description=arguments.get("description"),
-        schema=thaw(arguments["schema"]) if "schema" in arguments else None,
-        examples=[_example(each) for each in examples],
-        capabilities=list(arguments.get("capabilities", ())),
-    )
-
-
-def _example(given: Mapping[str, Any]) -> dict[str, Any]:
-    """An example as a manifest has it."""
-    case = Case.of({"arguments": given["arguments"], "expect": given["answer"]})
-    example: dict[str, Any] = {"arguments": thaw(case.arguments), "answer": thaw(case.expect)}
-    if given.get("host"):
-        example["host"] = [_pair(each) for each in thaw(given["host"])]
-    return example
-
-
-def _pair(given: Mapping[str, Any]) -> list[dict[str, Any]]:
-    reply = given["reply"]
-    whole = type(reply) is dict and len(reply) == 1 and reply.keys() <= {"ok", "error"}
-    request = {"capability": given["capability"], "arguments": given.get("arguments", {})}
-    return [request, reply if whole else {"ok": reply}]
+    if language is None:
+        return text
+    if language in NETWORK:
+        text += f" The network, for example, is {NETWORK[language]}."
+    return f"{text} In {language}, for example:\n{IDIOMS[language]}"
 
 
 async def _examples(bench: Bench, made: Built, name: str, context: ToolContext) -> dict[str, Any]:
-    """How the examples of ``name`` came out, those of the source and those of the call that it has not."""
+    """How the examples of ``name`` came out, those of the source and those of the call."""
     declaration = made.artifact.manifest.tool(name)
     assert declaration is not None, "a build without the tool that was asked for is an error"
-    kept: Sequence[Mapping[str, Any]] = [each.as_plain() for each in declaration.examples]
-    given = (kept or made.unkept)[: bench.limits.examples]
+    given = [each.as_plain() for each in declaration.examples][: bench.limits.examples]
     if not given:
         return {}
     bench.rates.take(
@@ -192,13 +166,18 @@ def _told(bench: Bench, made: Built, candidate: Candidate, tried: Mapping[str, A
     if artifact.manifest.capabilities:
         granted = {grant.capability for grant in candidate.tools[name].grants}
         told["capabilities"] = {
-            inert(each, limit=128): "granted" if each in granted else misnamed(each) or _NOT_GRANTED
+            inert(each, limit=128): "granted" if each in granted else no_capability(each) or _NOT_GRANTED
             for each in artifact.manifest.capabilities
         }
     if tried:
         told["examples"] = dict(tried)
     warnings = [inert(line, limit=300) for line in artifact.log.splitlines()[:8] if line.strip()]
     warnings += [inert(note, limit=_NOTE_CHARS, newlines=True) for note in made.notes]
+    warnings += [
+        f"{each.name} has no description, so no model knows what it is for: say it in the source, or give description"
+        for each in artifact.manifest.tools
+        if not each.description.strip()
+    ]
     if warnings:
         told["warnings"] = warnings
     if made.added is not None:

@@ -39,7 +39,7 @@ async def test_what_is_too_much_or_no_text_is_refused(changes: dict[str, Any], r
 @pytest.mark.parametrize(
     ("tool", "arguments"),
     [
-        ("write_tool", written(language="rust")),
+        ("write_tool", written(language=["wat"])),
         ("write_tool", written(source=["a"])),
         ("write_tool", written(source="\udc80")),
         ("write_tool", written(name="n" * 10_000)),

@@ -61,7 +61,7 @@ async def test_a_source_is_read_with_its_author_and_what_it_declares_and_nothing
             assert (told["state"], told["authors"], told["may_change"]) == ("live in generation 1", ["operator"], False)
             assert (told["provenance"], told["declares"]["description"]) == ("claimed", "Odd.")
             assert source.splitlines()[1:] == ["one", "\ttwo \\u001b[2J\\u202e"]
-            assert "no tool todo" in (await session.refused("read_tool", name="todo")).text
+            assert "no tool 'todo'" in (await session.refused("read_tool", name="todo")).text
 
 
 async def test_the_hosts_own_listener_hears_what_it_heard_without_a_workshop() -> None:
