@@ -88,7 +88,7 @@ declare module "rho" {
     error(...values: unknown[]): void;
   };
 
-  /** Says in the log how far the call is. */
+  /** Says how far the call is: to who watches ("progress.report", declared and granted), else in the log. */
   export function progress(done: number, total?: number | null, what?: string): void;
 
   export interface Declaration {

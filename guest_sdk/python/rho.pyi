@@ -77,7 +77,7 @@ host: _Host
 log: _Log
 
 def progress(done: float, total: float | None = None, text: str = "") -> None:
-    """Says how far the call is, in its log."""
+    """Says how far the call is: to who watches (``progress.report``, declared and granted), else in its log."""
 
 @overload
 def tool(function: _Function, /) -> _Function: ...

@@ -36,6 +36,7 @@ _PRELUDE = (
     "errors.js",
     "lines.js",
     "types.js",
+    "signatures.js",
     "docs.js",
     "columns.js",
     "load.js",
@@ -180,7 +181,7 @@ SPEC = EngineSpec(
     sha256="718f30dac3b2b42f2ab18d622f8ca11139e193e40f941519165710e4a9b168a3",
     licence="MIT AND Apache-2.0 WITH LLVM-exception",
     upstream="QuickJS-ng 0.15.1, its release's own qjs-wasi-reactor.wasm",
-    revision=10,
+    revision=11,
     build=build_engine,
     prepare=prepare,
     test=SelfTest(

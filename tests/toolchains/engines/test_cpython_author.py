@@ -232,6 +232,26 @@ async def test_what_is_not_declared_is_not_asked_for_and_how_to_declare_it_is_sa
     assert found == ["undeclared", hint, f"kv.put: undeclared: {hint}"]
 
 
+async def test_progress_is_reported_where_it_is_declared_and_granted_and_else_logged(python: Python) -> None:
+    asked: list[Any] = []
+    source = tool("progress(3, 10, 'pages')\nreturn 1", options="capabilities=['progress.report']")
+    module = await python.load(source)
+    assert await python.call(module, capabilities=Granting(lambda name, given: asked.append((name, given)))) == 1
+    assert asked == [("progress.report", {"done": 3, "total": 10, "text": "pages"})]
+    assert python.log() == []
+    assert await python.call(module) == 1
+    assert python.log() == [(20, "progress: 3 of 10 pages")]
+
+
+async def test_what_goes_wrong_for_want_of_the_host_says_what_to_do(python: Python) -> None:
+    source = tool("host.call('kv.get', key='a')", options="capabilities=['kv.get']")
+    told = "HostError: kv.get: denied: not granted (catch HostError, and return Failed(str(error)))"
+    assert told in str(await python.value(source))
+    assert "EOFError: (nobody types here: " in str(await python.value(tool("input()")))
+    body = "import urllib.request\nurllib.request.urlopen('https://example.com')"
+    assert 'host.call("http.fetch", url=...)' in str(await python.value(tool(body)))
+
+
 async def test_capabilities_that_are_text_are_refused_at_their_line(python: Python) -> None:
     with pytest.raises(BuildError) as caught:
         await python.build("from rho import tool\n@tool(\n    capabilities='kv.get',\n)\ndef t() -> None: ...\n")

@@ -21,6 +21,11 @@ from rho_wasm.toolchains.engines.python.rho import _loop, _random
 from rho_wasm.toolchains.engines.python.rho._engine import MODULE, Engine
 from rho_wasm.toolchains.engines.python.rho._tools import Registry
 
+NETWORK = (
+    'the network: `from rho import host`, host.call("http.fetch", url=...), declared by '
+    '@tool(capabilities=["http.fetch"])'
+)
+
 
 class Guest:
     """An engine whose sources see the real guest module under its own name."""
@@ -114,6 +119,19 @@ def test_a_source_is_no_program(guest: Guest) -> None:
         ("import rho\n@rho.tool(\n  examples='x')\ndef f() -> None: ...\n", {"line": 3, "text": "examples='x')"}),
         ("from rho import tool\n@tool(\n  name='a',\n  wat=1)\ndef f() -> None: ...\n", {"line": 4}),
         ("from rho import tool\nsaid = {'wat': 1}\n@tool(**said)\ndef f() -> None: ...\n", {"line": 3}),
+        (
+            "raise ModuleNotFoundError(name='requests')\n",
+            {"line": 1, "hint": f"Python's standard library is there, and nothing else; {NETWORK}"},
+        ),
+        (
+            "import rho\nrho.http.get('x')\n",
+            {"line": 2, "message": f"AttributeError: module {rho.__name__!r} has no 'http'; {NETWORK}"},
+        ),
+        ("from rho import fetch\n", {"line": 1, "hint": f"rho has {', '.join(rho.__all__)}; {NETWORK}"}),
+        (
+            "from rho import tool\nclass A:\n    @tool\n    def f(self) -> None: ...\n",
+            {"line": 4, "message": "a tool is a function of the file and no method, so it has no 'self'"},
+        ),
         ("raise HostError\n", {"line": 1, "hint": "write `from rho import HostError`"}),
         (
             "from rho import tool\n@tool(metadata={'a': {1}})\ndef f() -> None: ...\n",

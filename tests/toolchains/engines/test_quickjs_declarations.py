@@ -101,4 +101,55 @@ def test_a_refusal_that_names_it_is_not_doubled_and_how_to_declare_it_is_said(
     monkeypatch.setitem(quickjs.capabilities, "kv.put", refuses)
     assert quickjs.answer("try { host('kv.put'); } catch (e) { return `${e}`; }") == {"ok": text}
     raised = quickjs.answer("host('kv.put')")["raised"]
-    assert (raised["type"], raised["message"]) == ("HostError", text)
+    assert raised["type"] == "HostError"
+    caught = " (catch HostError, and return Failed(`${error}`))"
+    assert raised["message"] == text + ("" if kind == "undeclared" else caught)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "/** Counts.\n * @param text The text */\nexport function f(text, top = 5) {}",
+        "/** Counts.\n * @param a first\n * @param b second */\nexport function f(a, b) {}",
+        "/** Counts.\n * @param text what to count */\nexport function f(text) {}",
+        "/** Counts. @param {Object} args */\nexport function f(...args) {}",
+        "/** Counts.\n * @param {string} args.a x */\nexport function f(args, ctx, more) {}",
+        'import { tool } from "rho";\nexport const f = tool({ description: "a", input: {} }, (a, b = "x,(") => 1);',
+    ],
+)
+def test_arguments_one_by_one_are_refused(quickjs: Bench, code: str) -> None:
+    error = quickjs.load(code).reply["error"]
+    assert error["message"].startswith("f gets all its arguments in one object: write @param {type} args.NAME")
+    assert "export" in error["text"]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        '/** a\n * @param {string} args.x y */ export function f({ x = "),(" }, context) {}',
+        "/** a\n * @param {string} o.x y */ export function f(o /* , a */, { values }) {}",
+        "/** a @param args anything */ export const f = async (args) => 1;",
+        "/** a @param {any} data */ export const f = data => 1;",
+        "/** a */ export async function f() {}",
+        'import { tool } from "rho";\nexport const f = tool({ description: "a", input: {} }, ({ a, b }, ctx) => 1);',
+    ],
+)
+def test_one_object_and_a_context_are_taken(quickjs: Bench, code: str) -> None:
+    assert "ok" in quickjs.load(code).reply
+
+
+def test_progress_is_reported_where_it_is_declared_and_else_logged(
+    quickjs: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reported: list[Any] = []
+    source = 'import { progress } from "rho";\n/** a */ export function f() { progress(1, 2, "pages"); return 1; }\n'
+    declares = 'export const capabilities = ["progress.report"];\n'
+    loaded = quickjs.load(source + declares)
+    assert loaded.call("f") == {"ok": 1}
+    assert loaded.log == [(20, "progress: 1 of 2 pages")]
+    monkeypatch.setitem(quickjs.capabilities, "progress.report", reported.append)
+    for code in (source + declares, source):
+        loaded = quickjs.load(code)
+        assert loaded.call("f") == {"ok": 1}
+        assert loaded.log == ([] if code != source else [(20, "progress: 1 of 2 pages")])
+    assert reported == [{"done": 1, "total": 2, "text": "pages"}]

@@ -57,7 +57,7 @@ function parameter(words) {
   const optional = maybe !== undefined || /=$/.test((type ?? "").trim());
   const schema = type === undefined ? {} : schemaOf(type.trim().replace(/=$/, ""));
   const path = (maybe ?? certain).replace(/\[\]/g, ".[]").split(".");
-  const node = { schema, optional, children: new Map() };
+  const node = { schema, optional, children: new Map(), typed: type !== undefined };
   if (oneLine(description)) node.description = oneLine(description);
   if (initial !== undefined) node.initial = literal(initial.trim());
   return { path, node };
@@ -108,6 +108,8 @@ function members(node) {
 /** The schema of the arguments, of all `@param` of a function. */
 function inputOf(name, run, tags) {
   const given = tags.filter(([tag]) => PARAMETER.has(tag)).map(([, words]) => parameter(words));
+  const untyped = given.filter(({ path, node }) => path.length === 1 && !node.typed).map(({ path }) => path[0]);
+  oneObject(name, run, untyped, given.some(({ path }) => path.length > 1));
   if (given.length === 0) {
     if (run.length === 0) return record({}, []);
     throw new WrongDeclaration(`${name} takes arguments, but its comment has no @param {type} args.NAME description`);

@@ -79,12 +79,27 @@ const ELSEWHERE = new RegExp(
     "not defined$",
 );
 
+const NETWORK = 'host("http.fetch", { url }), with export const capabilities = ["http.fetch"]';
+
 /** What to know of a global that is not there, to be appended to the engine's message. */
 function missing(message) {
-  if (exec(ELSEWHERE, message) !== null) return ": the web's and Node's objects are not there";
+  if (exec(ELSEWHERE, message) !== null) {
+    const network = exec(/^(?:fetch|XMLHttpRequest) /, message) === null ? "" : `; the network is ${NETWORK}`;
+    return `: the web's and Node's objects are not there${network}`;
+  }
   const name = exec(/^(\w+) is not defined$/, message)?.[1];
   for (const each of EXPORTS) if (each === name) return `: write import { ${name} } from "rho"`;
   return "";
+}
+
+/** What to do about a refusal that nobody caught. */
+function unanswered(error) {
+  try {
+    if (!(error instanceof HostError) || error.kind === "undeclared") return "";
+  } catch {
+    return "";
+  }
+  return " (catch HostError, and return Failed(`${error}`))";
 }
 
 /** The answer map for something thrown that is no answer. */
@@ -99,7 +114,7 @@ function raised(error) {
   const type = textOf(error, "name") ?? "Error";
   const trace = traced(error);
   const message = messageOf(error) ?? kindOf(error);
-  const why = type === "ReferenceError" ? missing(message) : "";
+  const why = type === "ReferenceError" ? missing(message) : unanswered(error);
   return { raised: { type, message: message + why, trace: trace.length ? trace : undefined } };
 }
 

@@ -67,8 +67,21 @@ export const log = {
   error: line(LEVEL.error),
 };
 
-/** Says in the log how far the call is: `progress(3, 10, "pages")`. */
+const REPORT = "progress.report";
+/** Whether the file declares it. */
+let reports = false;
+
+/** Says how far the call is, `progress(3, 10, "pages")`: to who watches the call, else in its log. Never throws a
+ * HostError. */
 export function progress(done, total = undefined, what = "") {
+  if (reports) {
+    try {
+      host(REPORT, { done, total, text: `${what}` });
+      return;
+    } catch (error) {
+      if (!(error instanceof HostError)) throw error;
+    }
+  }
   logText(LEVEL.info, trim(`progress: ${done}${total === undefined || total === null ? "" : ` of ${total}`} ${what}`));
 }
 

@@ -43,6 +43,7 @@ export function tool(declaration, run) {
 function declared(name, run) {
   const declaration = declarations.get(run);
   if (declaration === undefined) return documented(name, run);
+  oneObject(name, run, [], false);
   const { description, input, output, ...others } = declaration;
   const input_schema = input === undefined ? record({}, []) : { type: "object", ...input };
   return { name, description, input_schema, output_schema: output, ...others };
@@ -115,6 +116,7 @@ function toolsOf(exports) {
   if (declaredTools.length === 0) {
     throw new WrongDeclaration(`the file exports no function, so it has no tool: ${HELP}`);
   }
+  reports = capabilities !== undefined && capabilities.includes(REPORT);
   return { tools: declaredTools, capabilities };
 }
 

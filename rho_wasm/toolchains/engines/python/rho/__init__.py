@@ -12,11 +12,14 @@ What a tool returns is its answer; :class:`Ok`, :class:`Failed`, :class:`AskUser
 
 from __future__ import annotations
 
+from typing import Any
+
 from ._answers import AskUser, Failed, Halt, Image, Ok
 from ._context import Context
 from ._host import HostError, host, log, progress
 from ._options import DeclarationError
 from ._tools import Registry
+from ._trace import network
 
 __all__ = [
     "AskUser",
@@ -32,6 +35,11 @@ __all__ = [
     "progress",
     "tool",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    raise AttributeError(f"module {__name__!r} has no {name!r}{network(name)}", name=name)
+
 
 _registry = Registry()
 tool = _registry.tool

@@ -7,6 +7,7 @@ import builtins
 import gc
 import marshal
 import os
+import re
 import sys
 import types
 from collections.abc import Callable
@@ -16,10 +17,11 @@ from typing import Any
 from . import _loop
 from ._answers import Failed, answer
 from ._cbor import NotPlain, decode, encode
+from ._host import host
 from ._options import DeclarationError
 from ._random import CallRandom
 from ._tools import Handler, Registry
-from ._trace import frames, head, message_of, raised, type_of
+from ._trace import frames, head, message_of, network, raised, type_of
 
 __all__ = ["SCRUBBED_BYTES", "Engine", "tidy"]
 
@@ -30,9 +32,11 @@ _HOLES = (32_000, 16_000, 8_000, 4_000, 2_000, 1_000, 500)
 _SCRATCH_BYTES = 256 * 1024
 """Compiled code of up to so many bytes is moved to where nothing was before."""
 
+_PACKAGE = __name__.rpartition(".")[0]
 MODULE = "tool"
 """What the author's module is named, so that ``if __name__ == "__main__"`` does not run."""
 
+_NO_NAME = re.compile(r"cannot import name '(\w+)' from").match
 _NO_TOOL = "write `from rho import tool` and `@tool` above each function that a model may call"
 _PLACES = {"['ok']": "the answer", "['error']": "the reason", "['details']": "the details", "['images']": "the images"}
 _MARSHAL_VERSION = 2
@@ -114,6 +118,7 @@ class Engine:
         self._module.__dict__.update({"__file__": "", "__loader__": self, "__builtins__": builtins})
         self._file = self._source = ""
         self._answered = self._tool = None
+        host.declared = frozenset()
 
     def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
         if request["abi"] != 1:
@@ -160,6 +165,7 @@ class Engine:
         found: dict[str, Any] = {"tools": self._registry.declarations()}
         if wanted := sorted({name for handler in self._registry.tools.values() for name in handler.capabilities}):
             found["capabilities"] = wanted
+            host.declared = frozenset(wanted)
         return {"ok": found}
 
     def _compiled(self) -> CodeType:
@@ -276,7 +282,9 @@ def _hint(error: BaseException) -> str | None:
         if name.partition(".")[0] in sys.stdlib_module_names:
             # ``ssl`` is there, and what it is made of, ``_ssl``, is not.
             return f"{name.lstrip('_')} is not in this Python"
-        return "Python's standard library is there, and nothing else"
+        return f"Python's standard library is there, and nothing else{network(name.partition('.')[0])}"
+    if isinstance(error, ImportError) and error.name == _PACKAGE and (found := _NO_NAME(error.msg)):
+        return f"rho has {', '.join(sys.modules[_PACKAGE].__all__)}{network(found[1])}"
     if isinstance(error, NameError) and error.name in (
         "tool",
         "Ok",

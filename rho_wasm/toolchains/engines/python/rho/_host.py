@@ -15,6 +15,7 @@ _CAPABILITIES = 3
 """The descriptor that takes a request in one write and gives the reply to reads, part by part."""
 _PART = 65_536
 _LOG = 2
+_REPORT = "progress.report"
 _CONTENT = bytes.__basicsize__ - 1
 """Where the content of a bytes object begins."""
 
@@ -34,7 +35,10 @@ class HostError(Exception):
 
 
 class Host:
-    """What lies outside of the sandbox."""
+    """What lies outside of the sandbox. ``declared`` is what the tools of the source may ask for."""
+
+    def __init__(self) -> None:
+        self.declared: frozenset[str] = frozenset()
 
     def call(self, capability: str, arguments: Mapping[str, Any] | None = None, /, **named: Any) -> Any:
         """Asks for ``capability``; answers what the host answered. Raises :class:`HostError`.
@@ -93,7 +97,14 @@ class LogHandler(logging.Handler):
 
 
 def progress(done: float, total: float | None = None, text: str = "") -> None:
-    """Says how far the call is, in its log."""
+    """Says how far the call is: to who watches the call (``progress.report``), else in its log."""
+    if _REPORT in host.declared:
+        try:
+            host.call(_REPORT, done=done, total=total, text=text)
+        except HostError:
+            pass
+        else:
+            return
     far = f"{done:g}" if total is None else f"{done:g} of {total:g}"
     _line(logging.INFO, f"progress: {far} {text}".rstrip())
 

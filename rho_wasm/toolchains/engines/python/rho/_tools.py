@@ -110,6 +110,8 @@ def _parameters(function: Callable[..., Any]) -> list[tuple[str, Any, Any]]:
             raise DeclarationError(why, function=function, parameter=name)
         if parameter.annotation is parameter.empty:
             why = f"the parameter {name!r} needs an annotation: the schema is made from it"
+            if name in ("self", "cls"):
+                why = f"a tool is a function of the file and no method, so it has no {name!r}"
             raise DeclarationError(why, function=function, parameter=name)
         found.append((name, parameter.annotation, parameter.default))
     return found

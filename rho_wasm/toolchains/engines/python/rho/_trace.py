@@ -7,7 +7,9 @@ from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any
 
-__all__ = ["frames", "head", "message_of", "raised", "type_of"]
+from ._host import HostError
+
+__all__ = ["frames", "head", "message_of", "network", "raised", "type_of"]
 
 _PACKAGE = __name__.rpartition(".")[0]
 _MAX_FRAMES = 40
@@ -16,7 +18,20 @@ _MAX_CAUSES = 4
 _MAX_MEMBERS = 3
 _MESSAGE_CHARS = 2_000
 _LINE_CHARS = 200
+_NETWORK = (
+    'the network: `from rho import host`, host.call("http.fetch", url=...), declared by '
+    '@tool(capabilities=["http.fetch"])'
+)
 _NO_FILES = " (there are no files here: take text as an argument, or ask the host)"
+
+_NO_INPUT = "(nobody types here: take text as an argument, or return AskUser)"
+_UNANSWERED = " (catch HostError, and return Failed(str(error)))"
+_NETWORKS = frozenset({"aiohttp", "fetch", "http", "httpx", "requests", "urllib3", "urlopen"})
+
+
+def network(name: str) -> str:
+    """How to reach the network, for who looked for it under ``name``; nothing for any other name."""
+    return f"; {_NETWORK}" if name in _NETWORKS else ""
 
 
 def raised(error: BaseException, file: str, lines: Sequence[str]) -> dict[str, Any]:
@@ -66,9 +81,20 @@ def message_of(error: BaseException) -> str:
     """What the exception says. Asking runs the author's code, which may fail too."""
     try:
         text = str(error)[:_MESSAGE_CHARS].encode("utf-8", "backslashreplace").decode()
-        return text + _NO_FILES if isinstance(error, FileNotFoundError) and error.errno == errno.ENOENT else text
+        return text + _advice(error)
     except Exception:
         return "(its text cannot be had)"
+
+
+def _advice(error: BaseException) -> str:
+    """What to do about an error that says too little of where it happened."""
+    if isinstance(error, FileNotFoundError) and error.errno == errno.ENOENT:
+        return _NO_FILES
+    if isinstance(error, EOFError) and not error.args:
+        return _NO_INPUT
+    if isinstance(error, HostError) and error.kind != "undeclared":
+        return _UNANSWERED
+    return f" ({_NETWORK})" if type_of(error) == "urllib.error.URLError" else ""
 
 
 def _members(group: BaseExceptionGroup[BaseException], file: str, lines: Sequence[str]) -> list[str]:
