@@ -194,7 +194,8 @@ class HostLimits(_Frozen):
     output_bytes: PositiveInt = 64 * MIB
     """Outputs kept for ``read_artifact``, all sessions together. The oldest are let go."""
     kv_bytes: PositiveInt = 256 * MIB
-    """What all tools together keep through ``kv.put``; each has a bound of its own. Beyond: ``unavailable``."""
+    """What all tools together keep through ``kv.put``; each has a bound of its own, and the tools of
+    one artifact have a quarter of what the others leave (or one tool's bound). Beyond: ``unavailable``."""
     max_result_chars: PositiveInt = 20_000
     """A result's text for the model. A longer one is cut at a line and kept whole as an output."""
 

@@ -62,6 +62,8 @@ class CapabilityContext:
     """Counters of this call, shared by all its capabilities: what is counted stands under the capability's name."""
     log: Callable[[int, str], None]
     """``log(level, text)`` adds one line to the call's log, after the guest's own; within ``Limits.log_bytes``."""
+    siblings: tuple[str, ...] = ()
+    """All tools that the artifact declares: what is bounded for each tool, one module must not have for each name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -64,6 +64,7 @@ class GrantedCapabilities:
         "_granted",
         "_limits",
         "_lines",
+        "_siblings",
         "_tool",
         "_used",
         "clock_ns",
@@ -81,11 +82,13 @@ class GrantedCapabilities:
         limits: Limits,
         clock_ns: Callable[[], int] = time.time_ns,
         failed: TellFailure | None = None,
+        siblings: tuple[str, ...] = (),
     ) -> None:
         self._granted = granted
         self._tool = tool
         self._artifact = artifact
         self._generation = generation
+        self._siblings = siblings
         self._context = context
         self._limits = limits
         self._lines: LogBuffer | None = None
@@ -171,6 +174,7 @@ class GrantedCapabilities:
             context=context,
             used=self._used,
             log=self._log,
+            siblings=self._siblings,
         )
 
     def _report(self, capability: str, error: BaseException, *, in_loop: bool) -> None:

@@ -87,7 +87,8 @@ def kv_capabilities(backend: KvBackend) -> tuple[Capability, ...]:
             only_if = await _encoded(arguments.expected, context)
         value = await _encoded(arguments.value, context)
         room = KvRoom(bounds.keys, bounds.bytes)
-        return {"stored": await backend.put(context.tool, key, value, room=room, only_if=only_if)}
+        siblings = context.siblings
+        return {"stored": await backend.put(context.tool, key, value, room=room, only_if=only_if, siblings=siblings)}
 
     async def delete(arguments: _OneKey, context: CapabilityContext) -> dict[str, Any]:
         return {"deleted": await backend.delete(context.tool, _key(arguments.key, context.bounds))}

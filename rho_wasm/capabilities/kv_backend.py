@@ -39,10 +39,21 @@ class KvBackend(Protocol):
     async def get(self, tool: str, key: str) -> bytes | None:
         """The value, or None."""
 
-    async def put(self, tool: str, key: str, value: bytes, *, room: KvRoom, only_if: KvCondition = None) -> bool:
+    async def put(
+        self,
+        tool: str,
+        key: str,
+        value: bytes,
+        *,
+        room: KvRoom,
+        only_if: KvCondition = None,
+        siblings: Sequence[str] = (),
+    ) -> bool:
         """Whether it was stored, which is whether ``only_if`` held. Compared, counted and stored as one step, whoever
         else puts at the same time. Raises what :meth:`KvRoom.check` raises where it would grow beyond ``room``; what
-        does not grow (an equally long value) is stored even where a room was made smaller meanwhile."""
+        does not grow (an equally long value) is stored even where a room was made smaller meanwhile. ``siblings`` are
+        the tools of the same artifact: a backend that bounds what all tools keep bounds what these keep together too
+        (``quota``), or one module of many tools could leave no room to the others."""
 
     async def delete(self, tool: str, key: str) -> bool:
         """Whether there was such a key."""

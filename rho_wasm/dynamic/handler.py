@@ -58,6 +58,7 @@ class GuestHandler:
         "_policy",
         "_recorder",
         "_sandbox",
+        "_siblings",
         "_standalone_limits",
         "generation",
         "guard",
@@ -81,11 +82,12 @@ class GuestHandler:
         granted_now: Callable[[VersionKey], Mapping[str, Granted] | None] | None = None,
         recorder: Recorder | None = None,
         failed: TellFailure | None = None,
+        siblings: tuple[str, ...] = (),
     ) -> None:
         """``standalone_limits`` hold in place of ``limits`` where the module proves to be a standalone one. The
         deadline is the same. ``granted`` is what its host calls may ask for, None: nothing; ``granted_now`` answers
         what the version has in the live generation, None where it is not there. ``recorder`` keeps its calls,
-        ``failed`` hears of capabilities that fail in them."""
+        ``failed`` hears of capabilities that fail in them. ``siblings`` are all tools that the artifact declares."""
         self.version = version
         self.generation = generation
         self.limits = limits
@@ -96,6 +98,7 @@ class GuestHandler:
         self._policy = policy
         self._recorder = recorder
         self._failed = failed
+        self._siblings = siblings
         self._modules = modules
         self._sandbox = sandbox
         self.guard = guard
@@ -165,6 +168,7 @@ class GuestHandler:
             context=context,
             limits=self.limits,
             failed=self._failed,
+            siblings=self._siblings,
         )
 
     async def _keep(

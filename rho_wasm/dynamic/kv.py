@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
@@ -20,6 +22,8 @@ __all__ = ["KvTable", "StoreKv", "forget_namespaces"]
 _MAX_ABANDONED = 16
 _AT_ONCE = 4
 """The store does one write at a time: whoever else has one to do must not wait behind those of every call."""
+_SHARE: Final = 4
+"""Of what others leave, the tools of one artifact may keep one part in so many: whoever comes later has some too."""
 _WHY: Final = MappingProxyType(
     {
         "locked": "the store is busy: try again",
@@ -47,12 +51,21 @@ class KvTable:
             return _value(connection, tool, key)
 
     def put(
-        self, tool: str, key: str, value: bytes, *, room: KvRoom, only_if: KvCondition = None, all_bytes: int
+        self,
+        tool: str,
+        key: str,
+        value: bytes,
+        *,
+        room: KvRoom,
+        only_if: KvCondition = None,
+        siblings: Sequence[str] = (),
+        all_bytes: int,
     ) -> bool:
         """Whether it was stored, as :class:`rho_wasm.capabilities.kv_backend.KvBackend` says it.
 
         All tools together keep at most ``all_bytes``: one that would grow beyond it is told ``unavailable``, since that
-        is not its own doing.
+        is not its own doing. The tools of one artifact (``siblings``) keep together what one of them may, or a quarter
+        of what all others leave if that is more: beyond it is ``quota``.
         """
         with self._database.write(durable=False) as connection:
             old = _value(connection, tool, key)
@@ -63,7 +76,9 @@ class KvTable:
             keys, size = keys + (old is None), size + grown
             if grown > 0:
                 room.check(keys=keys, bytes=size)
-                total = connection.execute("SELECT total(bytes) FROM kv_sizes").fetchone()[0]
+                total = int(connection.execute("SELECT total(bytes) FROM kv_sizes").fetchone()[0])
+                if len(siblings) > 1:
+                    _check_together(_sizes_of(connection, siblings), grown, left=all_bytes - total, one=room.bytes)
                 if total + grown > all_bytes:
                     raise CapabilityError("unavailable", "the store has no more room for what tools keep", fault=True)
             connection.execute("INSERT OR REPLACE INTO kv (tool, key, value) VALUES (?, ?, ?)", (tool, key, value))
@@ -124,10 +139,18 @@ class StoreKv:
     async def get(self, tool: str, key: str) -> bytes | None:
         return await self._run(lambda: self._table.get(tool, key))
 
-    async def put(self, tool: str, key: str, value: bytes, *, room: KvRoom, only_if: KvCondition = None) -> bool:
-        return await self._run(
-            lambda: self._table.put(tool, key, value, room=room, only_if=only_if, all_bytes=self.max_bytes)
-        )
+    async def put(
+        self,
+        tool: str,
+        key: str,
+        value: bytes,
+        *,
+        room: KvRoom,
+        only_if: KvCondition = None,
+        siblings: Sequence[str] = (),
+    ) -> bool:
+        put = partial(self._table.put, tool, key, value, room=room, only_if=only_if, siblings=siblings)
+        return await self._run(lambda: put(all_bytes=self.max_bytes))
 
     async def delete(self, tool: str, key: str) -> bool:
         return await self._run(lambda: self._table.delete(tool, key))
@@ -160,6 +183,23 @@ def _value(connection: sqlite3.Connection, tool: str, key: str) -> bytes | None:
 def _size(connection: sqlite3.Connection, tool: str) -> tuple[int, int]:
     row: Any = connection.execute("SELECT keys, bytes FROM kv_sizes WHERE tool = ?", (tool,)).fetchone()
     return (0, 0) if row is None else (row[0], row[1])
+
+
+def _sizes_of(connection: sqlite3.Connection, tools: Sequence[str]) -> int:
+    row: Any = connection.execute(
+        "SELECT coalesce(sum(bytes), 0) FROM kv_sizes WHERE tool IN (SELECT value FROM json_each(?))",
+        (json.dumps(tools),),
+    ).fetchone()
+    return int(row[0])
+
+
+def _check_together(kept: int, grown: int, *, left: int, one: int) -> None:
+    """``left`` is what nobody keeps yet, ``one`` what a single tool may keep."""
+    most = max(one, (left + kept) // _SHARE)
+    if kept + grown > most:
+        raise CapabilityError(
+            "quota", f"the tools of this module would keep {kept + grown} bytes, over the {most} that they may together"
+        )
 
 
 def _set_size(connection: sqlite3.Connection, tool: str, keys: int, size: int) -> None:

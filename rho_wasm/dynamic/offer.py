@@ -54,6 +54,7 @@ class _Bounds(NamedTuple):
     limits: Limits
     standalone: Limits | None
     granted: Mapping[str, Granted]
+    siblings: tuple[str, ...]
 
 
 class OfferMaker:
@@ -150,7 +151,8 @@ class OfferMaker:
             capabilities=self._capabilities,
         )
         standalone = self.limits(declaration, version, manifest, standalone=True) if claims else None
-        bounds = _Bounds(limits, standalone, granted)
+        siblings = tuple(each.name for each in manifest.tools) if granted else ()
+        bounds = _Bounds(limits, standalone, granted, siblings)
         tool = Tool(
             name=key.tool,
             description=declaration.description,
@@ -186,6 +188,7 @@ class OfferMaker:
             granted_now=self._granted_now,
             recorder=None if self._recorder is None else self._recorder.of(key.tool),
             failed=self._failed,
+            siblings=bounds.siblings,
         )
 
 

@@ -116,6 +116,37 @@ def test_all_tools_together_have_a_bound_that_is_nobodys_fault(table: KvTable) -
     assert table.put("u", "a", b"12", room=ROOM, all_bytes=8)
 
 
+def test_the_tools_of_one_artifact_leave_most_of_the_room_to_others(table: KvTable) -> None:
+    room, tools = KvRoom(9, 12), [f"t{number}" for number in range(9)]
+
+    def fill(tools: list[str]) -> int:
+        kept = 0
+        with suppress(CapabilityError):
+            for tool in tools:
+                table.put(tool, "k", b"v" * 9, room=room, siblings=tools, all_bytes=160)
+                kept += 10
+        with pytest.raises(CapabilityError, match="the tools of this module") as caught:
+            table.put(tools[-1], "k", b"v" * 9, room=room, siblings=tools, all_bytes=160)
+        assert caught.value.kind == "quota"
+        return kept
+
+    assert fill(tools) == 40
+    assert fill([f"u{number}" for number in range(9)]) == 30  # a quarter of what was left
+    assert table.put("other", "k", b"v" * 11, room=room, siblings=["other"], all_bytes=160)
+    assert table.put("t0", "k", b"w" * 9, room=room, siblings=tools, all_bytes=160)  # it does not grow
+    assert table.delete("t0", "k")
+    assert table.delete("t1", "k")
+    assert table.put("t8", "k", b"v", room=room, siblings=tools, all_bytes=160)
+
+
+def test_the_tools_of_one_artifact_may_keep_what_one_of_them_may(table: KvTable) -> None:
+    room, tools = KvRoom(9, 10), ["a", "b"]
+    assert table.put("a", "k", b"1234", room=room, siblings=tools, all_bytes=20)
+    assert table.put("b", "k", b"1234", room=room, siblings=tools, all_bytes=20)
+    with pytest.raises(CapabilityError, match="11 bytes, over the 10 that they may together"):
+        table.put("b", "k", b"12345", room=room, siblings=tools, all_bytes=20)
+
+
 def test_a_condition_is_held_before_anything_is_counted(table: KvTable) -> None:
     def conditional(value: bytes, only_if: object) -> bool:
         return table.put("t", "k", value, room=KvRoom(1, 3), only_if=only_if, all_bytes=ALL)  # type: ignore[arg-type]
