@@ -5,19 +5,27 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ipaddress
+import logging
+import re
 from collections.abc import Sequence
 
-from mcp.server.transport_security import TransportSecurityMiddleware, TransportSecuritySettings
 from starlette.datastructures import Headers
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import ClientDisconnect
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-__all__ = ["MIN_TOKEN_CHARS", "FrontDoor", "is_loopback", "security_for"]
+__all__ = ["MIN_TOKEN_CHARS", "PASSED", "FrontDoor", "is_loopback"]
 
 MIN_TOKEN_CHARS = 32
 
+PASSED = "rho_wasm.passed"
+"""In the state of a request's scope: called, without arguments, once the request was let in."""
+
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+_AUTHORITY = re.compile(r"((?:\[[0-9a-f:.]+\]|[a-z0-9._-]+))(?::[0-9]{1,5})?")
+_SCHEME = re.compile(r"https?://")
+
+_log = logging.getLogger("rho_wasm.server")
 
 
 def is_loopback(address: str) -> bool:
@@ -28,51 +36,56 @@ def is_loopback(address: str) -> bool:
         return False
 
 
-def security_for(names: Sequence[str]) -> TransportSecuritySettings:
-    """What may stand in Host and Origin of requests to a server that is reached by ``names`` (``[...]`` for IPv6).
-
-    Loopback names are always in: without a check of them any web page could reach a server on its visitor's machine
-    (DNS rebinding). A page of the same names may come, on any port; requests of programs have no Origin.
-    """
-    hosts = [*_LOOPBACK, *names]
-    return TransportSecuritySettings(
-        enable_dns_rebinding_protection=True,
-        allowed_hosts=[form for host in hosts for form in (host, f"{host}:*")],
-        allowed_origins=[
-            form
-            for host in hosts
-            for scheme in ("http", "https")
-            for form in (f"{scheme}://{host}", f"{scheme}://{host}:*")
-        ],
-    )
-
-
 class FrontDoor:
     """Wraps an ASGI application: refuses before anything of a body is read.
 
     Host and Origin are looked at first (421, 403), then, where ``token`` is set, the bearer token (401; RFC 6750
     section 2.1), whose comparison takes the same time whatever is given.
+
+    ``names`` are those that the server is reached by (``[...]`` for IPv6). Loopback names are always in: without a
+    check of them any web page could reach a server on its visitor's machine (DNS rebinding). A page of the same names
+    may come, on any port; requests of programs have no Origin.
     """
 
-    def __init__(self, app: ASGIApp, *, security: TransportSecuritySettings, token: str | None = None) -> None:
+    def __init__(self, app: ASGIApp, *, names: Sequence[str] = (), token: str | None = None) -> None:
         if token is not None and len(token) < MIN_TOKEN_CHARS:
             raise ValueError(f"a token has at least {MIN_TOKEN_CHARS} characters")
         self._app = app
-        self._security = TransportSecurityMiddleware(security)
+        self._names = frozenset(name.lower() for name in (*_LOOPBACK, *names))
         self._digest = None if token is None else _digest(token.encode())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             raise ValueError("this server speaks HTTP only")
-        refused = await self._security.validate_request(Request(scope))
-        if refused is None and self._digest is not None and not self._has_token(Headers(scope=scope)):
-            refused = PlainTextResponse(
-                "Give the server's token: Authorization: Bearer ...", 401, {"WWW-Authenticate": "Bearer"}
-            )
+        refused = self._refused(Headers(scope=scope))
+        if refused is None:
+            if (passed := scope.get("state", {}).get(PASSED)) is not None:
+                passed()
+        else:
+            _log.warning("a request was refused: %s", bytes(refused.body).decode())
         try:
             await (self._app if refused is None else refused)(scope, receive, send)
         except ClientDisconnect:
             pass  # It went while its body was read: nobody is there to be answered.
+
+    def _refused(self, headers: Headers) -> PlainTextResponse | None:
+        hosts, origins = headers.getlist("host"), headers.getlist("origin")
+        if len(hosts) != 1 or not self._is_own(hosts[0].lower()):
+            return PlainTextResponse("This server is reached by another name: Host is not one of its own.", 421)
+        if origins and (len(origins) != 1 or not self._is_own_page(origins[0].lower())):
+            return PlainTextResponse("No page of another site may come here: Origin is not one of its own.", 403)
+        if self._digest is not None and not self._has_token(headers):
+            said = "Give the server's token: Authorization: Bearer ..."
+            return PlainTextResponse(said, 401, {"WWW-Authenticate": "Bearer"})
+        return None
+
+    def _is_own(self, authority: str) -> bool:
+        parts = _AUTHORITY.fullmatch(authority)
+        return parts is not None and (parts[1] in self._names or authority in self._names)
+
+    def _is_own_page(self, origin: str) -> bool:
+        scheme = _SCHEME.match(origin)
+        return scheme is not None and self._is_own(origin[scheme.end() :])
 
     def _has_token(self, headers: Headers) -> bool:
         given = headers.getlist("authorization")

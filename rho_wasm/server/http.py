@@ -6,30 +6,50 @@ import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+from typing import Any, cast
 
 import anyio
 import uvicorn
+from mcp.server.transport_security import TransportSecuritySettings
 
-from rho_wasm.server.door import FrontDoor, is_loopback, security_for
+from rho_wasm.server.bodies import BoundedBodies
+from rho_wasm.server.connections import Connection, Connections, room_for
+from rho_wasm.server.door import FrontDoor, is_loopback
+from rho_wasm.server.rare_log import few_lines
 from rho_wasm.server.server import McpServer
+from rho_wasm.server.session_desk import SessionDesk
 
 __all__ = ["HttpLimits", "NeedsToken", "serve_http"]
 
 PATH = "/mcp"
+
+_ACCEPTED_AT_ONCE = 64
+"""Before those that came are counted, so at most some hundreds are over the bound for a moment."""
+_WAITING = 1_024
+"""Connections that the system keeps while the event loop is busy, or not ready yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpLimits:
     """Bounds of the server. What is over them is refused with a status that says so."""
 
-    body_bytes: int = 4 * 1024 * 1024
-    """Of one request: 413. A guest takes 1 MiB of arguments at most."""
+    body_bytes: int = 1_280 * 1024
+    """Of one request: 413, as for more than 100,000 values. A guest takes 1 MiB of arguments at most."""
+    body_s: float = 30.0
+    """In which a request comes whole, from its headers on: 408."""
     sessions: int = 1_000
-    """Open sessions of older clients: 503. The newest protocol has none."""
+    """Open sessions of older clients, a quarter of them from one address: the one that was idle for longest ends, and
+    where none is idle 503. The newest protocol has none."""
     session_idle_s: float = 1_800.0
     """After which an older client's session ends: 404, and it opens another."""
     concurrency: int = 4_096
-    """Connections and requests at once: 503."""
+    """Connections at once, fewer where the process may not have as many descriptors. An idle one makes room for the
+    next; where none is idle, the next is closed."""
+    strangers: int = 256
+    """Of them those that have not sent a request that was let in: the oldest makes room for the next."""
+    request_s: float = 10.0
+    """From being accepted, or from the first byte of a request, until it is let in. Then the connection is closed."""
     headers_bytes: int = 64 * 1024
     """Of headers that have not come whole yet: 400."""
     keep_alive_s: int = 75
@@ -61,28 +81,33 @@ async def serve_http(
     OSError where the address cannot be taken.
     """
     bounds = limits or HttpLimits()
-    with _bound(host, port) as listening:
+    with _bound(host, port) as listening, few_lines():
         address, number = listening.getsockname()[:2]
         if token is None and not is_loopback(address):
             raise NeedsToken(address)
-        app = server.streamable_http_app(
+        sdk = server.streamable_http_app(
             streamable_http_path=PATH,
             max_request_body_size=bounds.body_bytes,
             session_idle_timeout=bounds.session_idle_s,
-            max_sessions=bounds.sessions,
-            transport_security=(security := security_for([*names, _in_url(host)])),
+            max_sessions=2 * bounds.sessions,  # The desk has its own count, and ends one before it opens another.
+            transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),  # The door's.
         )
+        desk = SessionDesk(sdk, sessions=bounds.sessions, idle_s=bounds.session_idle_s)
+        app = BoundedBodies(desk, max_bytes=bounds.body_bytes, seconds=bounds.body_s)
+        room = room_for(bounds.concurrency)
+        connections = Connections(room=room, strangers=bounds.strangers, request_s=bounds.request_s)
         serving = _Uvicorn(
             uvicorn.Config(
-                FrontDoor(app, security=security, token=token),
-                http="h11",
+                FrontDoor(app, names=[*names, _in_url(host)], token=token),
+                http=cast(Any, partial(Connection, connections=connections)),
                 ws="none",
                 lifespan="off",  # The session manager is entered here, so that it ends when the server did.
                 log_config=None,
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,
-                limit_concurrency=bounds.concurrency,
+                backlog=_ACCEPTED_AT_ONCE,
+                limit_concurrency=2 * room,  # Of requests whose connection is gone, too.
                 h11_max_incomplete_event_size=bounds.headers_bytes,
                 timeout_keep_alive=bounds.keep_alive_s,
                 timeout_graceful_shutdown=bounds.close_s,
@@ -120,6 +145,11 @@ class _Uvicorn(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         yield
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        for listening in sockets or ():
+            listening.listen(_WAITING)  # Asyncio takes one number for this and for how many it accepts at once.
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._before_end()
         await super().shutdown(sockets)
@@ -134,7 +164,7 @@ def _bound(host: str, port: int) -> Iterator[socket.socket]:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
         # Connections that come before uvicorn is ready wait.
-        listening.listen(1_024)
+        listening.listen(_WAITING)
         listening.setblocking(False)
         yield listening
 

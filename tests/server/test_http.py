@@ -19,7 +19,7 @@ from rho_wasm.host import Host
 from rho_wasm.registry import ToolRegistry
 from rho_wasm.runner import ToolRunner
 from rho_wasm.server import EventFeed, McpServer
-from rho_wasm.server.door import FrontDoor, is_loopback, security_for
+from rho_wasm.server.door import FrontDoor, is_loopback
 from rho_wasm.server.http import HttpLimits, NeedsToken, serve_http
 from tests.dynamic.guests import SPINS, artifact
 from tests.helpers import OBJECT, Events, echo, until
@@ -156,7 +156,7 @@ async def test_bodies_sessions_and_headers_are_bounded() -> None:
         # It may hear of that, or find that nobody reads on.
         with suppress(httpx2.TransportError):
             assert (await posted(url, headers={"x-much": "x" * 200_000})).status_code == 400
-        assert [(await posted(url)).status_code for _ in range(3)] == [200, 200, 503]
+        assert [(await posted(url)).status_code for _ in range(3)] == [200] * 3
         # The newest version has no sessions to run out of.
         async with client_at(url, NEWEST) as client:
             assert await names_of(client) == ["echo"]
@@ -199,7 +199,7 @@ async def test_an_address_that_others_reach_needs_a_token() -> None:
     with pytest.raises(NeedsToken):
         await serve_http(server, host="0.0.0.0")
     with pytest.raises(ValueError, match="at least 32"):
-        FrontDoor(server.streamable_http_app(), security=security_for([]), token="short")
+        FrontDoor(server.streamable_http_app(), token="short")
     async with over_http(server_of(echo()), host="0.0.0.0", token=TOKEN) as url:
         there = url.replace("0.0.0.0", "127.0.0.1")
         assert (await posted(there)).status_code == 401
