@@ -6,6 +6,7 @@ import json
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from rho_wasm.dynamic.database import Database
 from rho_wasm.dynamic.generation import (
@@ -24,10 +25,16 @@ from rho_wasm.dynamic.room import check_room
 from rho_wasm.errors import Corrupt, GenerationConflict, NameInvalid, UnknownGeneration
 from rho_wasm.frozen import FrozenMap
 
-__all__ = ["STRIKES_AUTHOR", "History", "Switched"]
+__all__ = ["STRIKES_AUTHOR", "Check", "History", "Switched"]
 
 STRIKES_AUTHOR = "strikes"
 """The author of generations that an automatic return made."""
+
+Check: TypeAlias = Callable[[Generation, frozenset[str]], None]
+"""Asked of the generation that is live and the names whose tools would change, before a switch writes anything.
+
+It may read the store, in which nobody else can write meanwhile. What it raises comes out, and nothing was switched.
+"""
 
 _COLUMNS = "number, state, floor, why, body, digest"
 
@@ -190,19 +197,21 @@ class History:
                 _require_candidate(_get(connection, number))
                 _set_state(connection, number, "rejected", rejected)
 
-    def activate(self, number: int, *, floor: bool = False) -> Switched:
+    def activate(self, number: int, *, floor: bool = False, check: Check | None = None) -> Switched:
         """Makes a candidate live, if nothing that it changes was changed since it was staged.
 
         Where the live generation moved on in other tools only, the candidate's changes are made to what is live now, as
         a generation of its own (``parent`` is the live one), and the candidate becomes ``superseded``.
 
-        Raises :class:`UnknownGeneration` (none of that number, no candidate, or with a quarantined version) and
-        :class:`GenerationConflict`.
+        Raises :class:`UnknownGeneration` (none of that number, no candidate, or with a quarantined version),
+        :class:`GenerationConflict`, and what ``check`` raises.
         """
         with self._database.write() as connection:
             candidate = _get(connection, number)
             _require_candidate(candidate)
             live = _live(connection)
+            if check is not None:
+                check(live, _differing(candidate.changes.names, candidate, live))
             target: Generation = candidate
             if candidate.parent != live.number:
                 target = self._rebased(connection, candidate, live)
@@ -215,9 +224,7 @@ class History:
         assert candidate.parent is not None
         base = _get(connection, candidate.parent)
         moved = Changes.between(base.tools, live.tools).names
-        clash = sorted(
-            name for name in candidate.changes.names & moved if candidate.tools.get(name) != live.tools.get(name)
-        )
+        clash = sorted(_differing(candidate.changes.names & moved, candidate, live))
         if clash:
             raise GenerationConflict(candidate.number, based_on=base.number, live=live.number, tools=clash)
         tools = candidate.changes.applied(live.tools, candidate.tools)
@@ -240,11 +247,13 @@ class History:
         _insert(connection, made)
         return made
 
-    def roll_back(self, to: int | None, *, author: str, note: str, expected: int | None = None) -> Switched:
+    def roll_back(
+        self, to: int | None, *, author: str, note: str, expected: int | None = None, check: Check | None = None
+    ) -> Switched:
         """Makes the parent of the live generation live again, or ``to``, any other that was live before.
 
         Its versions passed their gates then; no gate is asked. Raises :class:`UnknownGeneration`, also if a version in
-        it is quarantined, and where another generation than the ``expected`` one is live.
+        it is quarantined, and where another generation than the ``expected`` one is live; and what ``check`` raises.
         """
         with self._database.write() as connection:
             live = _live(connection)
@@ -263,6 +272,8 @@ class History:
             if target.why == PRUNED:
                 raise UnknownGeneration(to, "it was pruned, and artifacts of it are gone: stage its sources again")
             _refuse_quarantined(connection, target, to)
+            if check is not None:
+                check(live, Changes.between(live.tools, target.tools).names)
             return self._switch(connection, target, live, "rolled_back", author, note)
 
     def revert(self, connection: sqlite3.Connection, key: VersionKey, *, note: str) -> Switched | None:
@@ -298,6 +309,11 @@ class History:
         assert cursor.lastrowid is not None
         changes = Changes.between(live.tools, target.tools)
         return Switched(cursor.lastrowid, _get(connection, target.number), live.number, changes, author, note)
+
+
+def _differing(names: Iterable[str], candidate: Generation, live: Generation) -> frozenset[str]:
+    """Those whose tools are not the same in both."""
+    return frozenset(name for name in names if candidate.tools.get(name) != live.tools.get(name))
 
 
 def _get(connection: sqlite3.Connection, number: int) -> Generation:

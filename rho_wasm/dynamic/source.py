@@ -21,7 +21,7 @@ from rho_wasm.dynamic.generation import Candidate, Generation, ToolVersion
 from rho_wasm.dynamic.granting import grants_to_stage
 from rho_wasm.dynamic.guard import Guard
 from rho_wasm.dynamic.handler import GuestHandler
-from rho_wasm.dynamic.history import STRIKES_AUTHOR, Switched
+from rho_wasm.dynamic.history import STRIKES_AUTHOR, Check, Switched
 from rho_wasm.dynamic.judge import StrikeJudge
 from rho_wasm.dynamic.live import LiveTools
 from rho_wasm.dynamic.modules import ModulePool
@@ -205,30 +205,28 @@ class DynamicSource:
         if not author or author == STRIKES_AUTHOR:
             raise ValueError(f"an author is text, and not {STRIKES_AUTHOR!r}, which is the host's own")
         versions = self._versions(artifacts, gone, limits or {}, grants or {})
-
         author = inert(author, limit=_AUTHOR_CHARS)
 
         def write() -> Candidate:
             self.store.history.check_room(author)
             for artifact in artifacts:
                 self.store.put(artifact)
-            return self.store.history.stage(
-                versions,
-                gone,
-                author=author,
-                note=inert(note, limit=_NOTE_CHARS, newlines=True),
-            )
+            shown = inert(note, limit=_NOTE_CHARS, newlines=True)
+            return self.store.history.stage(versions, gone, author=author, note=shown)
 
         candidate = await self._in_thread(write)
         if self._live.offer.damaged:
             await self._in_thread(self._live.rebuild)  # Staging an artifact again mends it.
         return candidate
 
-    async def activate(self, candidate: Generation | int, *, floor: bool = False) -> Generation:
+    async def activate(
+        self, candidate: Generation | int, *, floor: bool = False, check: Check | None = None
+    ) -> Generation:
         """Asks the switch gates, then makes the candidate live: one atomic switch. Answers the live generation.
 
         Where the live generation moved on since, in other tools only, the candidate's changes are made to it, and the
         answer has a number of its own. With ``floor`` an automatic return never goes below the versions that it brings.
+        ``check`` is asked last, in the switch itself: gates may take long, and others go on meanwhile.
 
         Raises :class:`GateRejected` (the candidate stays one if a gate only waits for somebody),
         :class:`GenerationConflict` if what it changes was changed meanwhile, :class:`UnknownGeneration` for anything
@@ -239,16 +237,22 @@ class DynamicSource:
         await self.write_recordings()
         async with AsyncExitStack() as held:
             await self._gates.judge(found, held)
-            return await self._switch(partial(self.store.history.activate, number, floor=floor))
+            return await self._switch(partial(self.store.history.activate, number, floor=floor, check=check))
 
     async def rollback(
-        self, to: int | None = None, *, author: str = "operator", note: str = "", live: int | None = None
+        self,
+        to: int | None = None,
+        *,
+        author: str = "operator",
+        note: str = "",
+        live: int | None = None,
+        check: Check | None = None,
     ) -> Generation:
         """Makes the parent of the live generation live again, or ``to``, any other that was live. At once.
 
         No gate is asked: its versions passed them, and today's policy narrows them all the same. With ``live`` nothing
-        happens unless that is the live one still. Raises :class:`UnknownGeneration`, also while a version in it is
-        quarantined, and :class:`StoreError`.
+        happens unless that is the live one still; ``check`` is asked in the switch itself. Raises
+        :class:`UnknownGeneration`, also while a version in it is quarantined, and :class:`StoreError`.
         """
         return await self._switch(
             partial(
@@ -257,6 +261,7 @@ class DynamicSource:
                 author=inert(author, limit=_AUTHOR_CHARS),
                 note=inert(note, limit=_NOTE_CHARS, newlines=True),
                 expected=live,
+                check=check,
             )
         )
 

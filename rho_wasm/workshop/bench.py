@@ -14,6 +14,7 @@ import anyio.to_thread
 from rho_wasm.calls import ToolContext
 from rho_wasm.dynamic.artifact import Artifact
 from rho_wasm.dynamic.generation import Candidate, Generation
+from rho_wasm.dynamic.history import Check
 from rho_wasm.dynamic.source import DynamicSource
 from rho_wasm.errors import UnknownGeneration
 from rho_wasm.events import OnEvent
@@ -100,6 +101,17 @@ class Bench:
         for name in names:
             if (why := foreign.problem(name)) is not None:
                 raise Failed(why, details={"reason": "not_yours", "tool": name})
+
+    def still_own(self, context: ToolContext) -> Check:
+        """What a switch asks inside its transaction: others may have taken a name while gates were asked.
+
+        Raises as :meth:`check_own` does.
+        """
+
+        def check(live: Generation, names: frozenset[str]) -> None:
+            self.check_own(sorted(names), self.authors.foreign(self.store, context.session_id))
+
+        return check
 
     # Candidates.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import anyio.to_thread
@@ -39,7 +40,8 @@ def roll_back_tools(bench: Bench) -> Tool:
             live, target = await anyio.to_thread.run_sync(_target, bench, to, context)
             author = bench.authors.of(context.session_id)
             note = arguments.get("note", "") or "roll_back_tools"
-            now = await bench.source.rollback(target.number, author=author, note=note, live=live.number)
+            check = partial(_check, bench, target.number, context)
+            now = await bench.source.rollback(target.number, author=author, note=note, live=live.number, check=check)
         except RhoError as error:
             return refusal(error, "nothing was rolled back")
         changes = Changes.between(live.tools, now.tools).as_json()
@@ -90,6 +92,12 @@ def _target(bench: Bench, to: int | None, context: ToolContext) -> tuple[Generat
             _check_held(bench, current)
             return live, current
     raise Failed(f"generation {to} is more than {_STEPS} steps back", details={"reason": "unknown_generation"})
+
+
+def _check(bench: Bench, to: int, context: ToolContext, live: Generation, names: frozenset[str]) -> None:
+    """The same in the switch itself: others may have switched, or taken a name, since it was looked at."""
+    _target(bench, to, context)
+    bench.still_own(context)(live, names)
 
 
 def _numbers(led: list[int]) -> str:

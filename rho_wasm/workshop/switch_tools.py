@@ -44,7 +44,7 @@ def switch_tools(bench: Bench) -> Tool:
             parts = [await bench.candidate(number, context) for number in numbers]
             candidate = await _one(bench, parts, remove, context, note=arguments.get("note", ""))
             await _check_own(bench, candidate, context)
-            return await _activated(bench, candidate)
+            return await _activated(bench, candidate, context)
         except RhoError as error:
             return refusal(error, "nothing was switched")
 
@@ -98,22 +98,23 @@ async def _one(
 async def _check_own(bench: Bench, candidate: Candidate, context: ToolContext) -> None:
     """Raises :class:`Failed` where the candidate changes what is somebody else's.
 
-    That may have become so since it was written. Looked at where it was staged on: what others changed later is a
-    conflict, which the switch itself finds.
+    That may have become so since it was written. The switch looks again: gates may wait for a person.
     """
     bench.check_own(sorted(candidate.changes.names), await bench.foreign(context))
     for name in (*candidate.changes.added, *candidate.changes.changed):
         bench.check_name(name, context)
 
 
-async def _activated(bench: Bench, candidate: Candidate) -> Ok:
+async def _activated(bench: Bench, candidate: Candidate, context: ToolContext) -> Ok:
     before = bench.source.live()
     try:
-        live = await bench.switching.activate(candidate.number, wait_s=bench.limits.approval_wait_s)
+        live = await bench.switching.activate(
+            candidate.number, wait_s=bench.limits.approval_wait_s, check=bench.still_own(context)
+        )
     except GateRejected as rejected:
         if not rejected.waiting:
             raise
-        return Ok(_waiting(candidate, rejected.gate, [inert(each, limit=500) for each in rejected.problems[:8]]))
+        return Ok(_waiting(candidate, rejected.gate, [inert(each, limit=500) for each in rejected.told[:8]]))
     if live is None:
         return Ok(_waiting(candidate, "approval", ["somebody, or something, is still being asked"]))
     passed = await anyio.to_thread.run_sync(partial(_passed, bench, candidate))
@@ -121,10 +122,16 @@ async def _activated(bench: Bench, candidate: Candidate) -> Ok:
 
 
 def _passed(bench: Bench, candidate: Candidate) -> dict[str, Any]:
-    """The gates, and what became of recorded calls: numbers alone, as others asked them."""
+    """The gates, and of recorded calls only that they are no reason against it.
+
+    Other people made them: how a candidate answers them, and with how much fuel, it could choose by what they asked.
+    """
     verdicts = [verdict for verdict in bench.store.verdicts(candidate.number) if verdict.passed]
-    replayed = [note for verdict in verdicts if verdict.gate == "replay" for note in verdict.problems]
-    return {"gates": [verdict.gate for verdict in verdicts]} | ({"replayed": replayed} if replayed else {})
+    told: dict[str, Any] = {"gates": [verdict.gate for verdict in verdicts]}
+    if any(verdict.gate == "replay" and verdict.problems for verdict in verdicts):
+        more = f"the operator sees more: rho-wasm recordings replay --against {candidate.number}"
+        told["replayed"] = f"no recorded call that worked rejects it; {more}"
+    return told
 
 
 def _told(live: Generation, before: Generation, candidate: Candidate) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from rho_wasm.dynamic.generation import Generation
+from rho_wasm.dynamic.history import Check
 from rho_wasm.dynamic.source import DynamicSource
 from rho_wasm.errors import Closed
 
@@ -30,17 +31,18 @@ class Switching:
         self._running: dict[int, _Switch] = {}
         self._tasks: TaskGroup | None = None
 
-    async def activate(self, number: int, *, wait_s: float) -> Generation | None:
+    async def activate(self, number: int, *, wait_s: float, check: Check) -> Generation | None:
         """The generation that is live then; None where the answer is not there after ``wait_s`` seconds.
 
-        Asked again for the same candidate it waits for the same answer. Raises as ``DynamicSource.activate`` does.
+        Asked again for the same candidate it waits for the same answer, and the first ``check`` holds. Raises as
+        ``DynamicSource.activate`` does.
         """
         switch = self._running.get(number)
         if switch is None:
             if self._tasks is None:
                 raise Closed("the workshop")
             switch = self._running[number] = _Switch()
-            self._tasks.start_soon(self._run, number, switch)
+            self._tasks.start_soon(self._run, number, switch, check)
         with anyio.move_on_after(wait_s):
             await switch.done.wait()
         if not switch.done.is_set():
@@ -55,9 +57,9 @@ class Switching:
         """Whether the gates are being asked about a candidate now."""
         return number in self._running
 
-    async def _run(self, number: int, switch: _Switch) -> None:
+    async def _run(self, number: int, switch: _Switch, check: Check) -> None:
         try:
-            switch.live = await self._source.activate(number)
+            switch.live = await self._source.activate(number, check=check)
         except Exception as error:
             # Whoever asked hears of it, even if it is a fault of the host: here it would end all other switches.
             switch.error = error.with_traceback(None)

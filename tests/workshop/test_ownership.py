@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import anyio
 import pytest
 
-from rho_wasm import Policy, UnknownGeneration, Workshop
+from rho_wasm import Generation, Policy, UnknownGeneration, Workshop
 from rho_wasm.dynamic.generation import Candidate
+from rho_wasm.dynamic.review import Review
+from rho_wasm.policy import GatePolicy
 from rho_wasm.testing import guest
 from tests.helpers import make
 from tests.workshop.shop import SPEAKING, Session, opened, switched, wat
@@ -206,3 +209,65 @@ async def test_an_automatic_return_of_somebody_elses_tool_is_not_undone_even_whe
         assert "was made by strikes" in result.text
         told = await session.done("roll_back_tools")
         assert told["removed"] == ["mine"]
+
+
+@pytest.mark.parametrize("taken_away", [False, True])
+@pytest.mark.parametrize("name", ["optool", "optoo1"])
+async def test_a_name_that_somebody_took_while_a_person_was_asked_is_not_switched(name: str, taken_away: bool) -> None:
+    asked, answer = anyio.Event(), anyio.Event()
+
+    async def approve(review: Review) -> bool:
+        if review.author == MINE:
+            asked.set()
+            await answer.wait()
+        return True
+
+    policy = Policy(gates=GatePolicy(on=("approval",)))
+    async with opened(policy=policy, approve=approve) as host, anyio.create_task_group() as group:
+        mine = await host.source.stage([guest(name)], author=MINE)
+
+        async def switch() -> None:
+            result = await Session(host).refused("switch_tools", candidate=mine.number)
+            assert result.details["reason"] == "not_yours"
+
+        group.start_soon(switch)
+        await asked.wait()
+        await switched(host, guest("optool", answer="theirs"))
+        if taken_away:
+            await switched(host, remove=["optool"])
+        answer.set()
+    assert (name in host.source.live().tools) is (name == "optool" and not taken_away)
+    assert host.source.live().author == "operator"
+
+
+async def test_a_switch_looks_at_owners_inside_its_transaction_and_writes_nothing_where_it_may_not() -> None:
+    """Whoever looked before it may have looked too early: here, at once before it."""
+    async with opened() as host:
+        first = await switched(host, guest("mine"), author=MINE)
+        second = await switched(host, guest("mine", answer="v2"), author=MINE)
+        candidate = await host.source.stage([guest("other")], author=MINE)
+        asked: list[tuple[int, frozenset[str]]] = []
+
+        def check(live: Generation, names: frozenset[str]) -> None:
+            asked.append((live.number, names))
+            raise KeyError(live.number)
+
+        with pytest.raises(KeyError):
+            await host.source.activate(candidate, check=check)
+        with pytest.raises(KeyError):
+            await host.source.rollback(first.number, check=check)
+        assert asked == [(second.number, frozenset({"other"})), (second.number, frozenset({"mine"}))]
+        assert host.store.live().number == host.source.live().number == second.number
+        assert host.store.generation(candidate.number).state == "candidate"
+
+
+async def test_a_tool_of_a_name_that_somebody_took_later_does_not_come_back_by_going_back() -> None:
+    async with opened() as host:
+        first = await switched(host, guest("weather"), author=MINE)
+        second = await switched(host, author=MINE, remove=["weather"])
+        await switched(host, guest("weather", answer="theirs"))
+        await host.source.rollback(second.number)
+        last = await switched(host, guest("mine"), author=MINE)
+        result = await Session(host).refused("roll_back_tools", to=first.number)
+        assert "weather is a tool of operator" in result.text
+        assert host.source.live().number == last.number
