@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from rho_wasm.adapters.openai import awaited
-from rho_wasm.adapters.shapes import arguments_map, as_map, encoded, tool_text
+from rho_wasm.adapters.shapes import Tools, arguments_map, as_map, encoded, listed, tool_text
 from rho_wasm.calls import ToolCall
 from rho_wasm.loop import Model
 from rho_wasm.messages import Message, tool_message
@@ -36,7 +36,7 @@ _MAX_IMAGE_CHARS: Final = 5 * 1024 * 1024
 """Of a picture in base64: a larger one makes the API refuse this request and all that follow it."""
 
 
-def tools_to_anthropic(tools: Iterable[Tool]) -> list[dict[str, Any]]:
+def tools_to_anthropic(tools: Tools) -> list[dict[str, Any]]:
     """The ``tools`` of a request.
 
     A stored tool with an argument whose name the API refuses would cost the model all others, so it is left out. (No
@@ -48,7 +48,7 @@ def tools_to_anthropic(tools: Iterable[Tool]) -> list[dict[str, Any]]:
             "description": model_text(tool.description, trusted=True),
             "input_schema": object_schema(tool.input_schema),
         }
-        for tool in tools
+        for tool in listed(tools)
         if refused_argument(tool.input_schema) is None
     ]
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rho_wasm.adapters.openai_schema import description_of, openai_schema, strict_schema
-from rho_wasm.adapters.shapes import arguments_text, as_map, data_url, failure_text
+from rho_wasm.adapters.shapes import Tools, arguments_text, as_map, data_url, failure_text, listed
 from rho_wasm.calls import ToolCall
 from rho_wasm.json_arguments import object_or_text
 from rho_wasm.loop import Model
@@ -29,14 +29,14 @@ __all__ = [
 ]
 
 
-def tools_to_openai(tools: Iterable[Tool], *, strict: bool = False) -> list[dict[str, Any]]:
+def tools_to_openai(tools: Tools, *, strict: bool = False) -> list[dict[str, Any]]:
     """The ``tools`` of a request (the API takes at most 128).
 
     ``strict``: the API holds the model to a tool's schema, where that is possible
     (:func:`rho_wasm.adapters.openai_schema.strict_schema`); the runner checks arguments in any case. A description is
     cut at 1,024 characters, beyond which the API refuses the request.
     """
-    return [{"type": "function", "function": function_to_openai(tool, strict=strict)} for tool in tools]
+    return [{"type": "function", "function": function_to_openai(tool, strict=strict)} for tool in listed(tools)]
 
 
 def function_to_openai(tool: Tool, *, strict: bool) -> dict[str, Any]:

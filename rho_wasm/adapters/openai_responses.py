@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rho_wasm.adapters.openai import awaited, function_to_openai
-from rho_wasm.adapters.shapes import arguments_text, as_map, data_url, failure_text
+from rho_wasm.adapters.shapes import Tools, arguments_text, as_map, data_url, failure_text, listed
 from rho_wasm.calls import ToolCall
 from rho_wasm.json_arguments import object_or_text
 from rho_wasm.loop import Model
@@ -32,9 +32,9 @@ OUTPUT_KEY = "openai_output"
 """In an assistant's message: the output items of the response, as JSON."""
 
 
-def tools_to_responses(tools: Iterable[Tool], *, strict: bool = False) -> list[dict[str, Any]]:
+def tools_to_responses(tools: Tools, *, strict: bool = False) -> list[dict[str, Any]]:
     """The ``tools`` of a request. As :func:`rho_wasm.adapters.openai.tools_to_openai`, but that they are flat here."""
-    return [{"type": "function", **function_to_openai(tool, strict=strict)} for tool in tools]
+    return [{"type": "function", **function_to_openai(tool, strict=strict)} for tool in listed(tools)]
 
 
 def calls_from_responses(response: Any) -> list[ToolCall]:

@@ -62,7 +62,8 @@ class RhoToolset(AbstractToolset[Any]):
     What a tool answers is its text, with its pictures; its details are the metadata of the return. What pydantic-ai
     reads of the others:
 
-    * arguments that are refused: ``ModelRetry``, at most ``max_retries`` times for one tool;
+    * arguments that are refused: ``ModelRetry``, at most ``max_retries`` times for one tool (a text that is no JSON
+      pydantic-ai answers itself, so nothing of that is mended here);
     * every other failure, reported or not: ``ToolFailed``, which costs no retry;
     * a question (``AskUser``): the run ends with a deferred call of the kind ``question``, whose metadata has
       ``question`` and ``options``; what is given for it is the call's result, and the tool is not called again;

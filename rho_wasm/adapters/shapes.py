@@ -4,16 +4,35 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias
 
 from rho_wasm.json_arguments import Unreadable, read_object
 from rho_wasm.plain import json_text, jsonable
 from rho_wasm.rendering import model_text
 from rho_wasm.results import Image
+from rho_wasm.tools import Tool
 from rho_wasm.untrusted import type_name
 
-__all__ = ["arguments_map", "arguments_text", "as_map", "data_url", "encoded", "failure_text", "tool_text"]
+__all__ = [
+    "Tools",
+    "arguments_map",
+    "arguments_text",
+    "as_map",
+    "data_url",
+    "encoded",
+    "failure_text",
+    "listed",
+    "tool_text",
+]
+
+Tools: TypeAlias = Iterable[Tool] | Mapping[str, Tool]
+"""Tools, or a snapshot of a registry, which has them by name."""
+
+
+def listed(tools: Tools) -> Iterable[Tool]:
+    """The tools, also of a snapshot, whose iterator answers names."""
+    return tools.values() if isinstance(tools, Mapping) else tools
 
 
 def as_map(given: Any) -> Mapping[str, Any]:

@@ -87,9 +87,11 @@ def mcp(
     output = Output(as_json=as_json)
     if not http and (host is not None or port is not None or token_file is not None or names):
         raise UsageProblem("--host, --port, --token-file and --allow-host are for --http")
+    if languages and not workshop:
+        raise UsageProblem("--workshop-language is for --workshop: say both")
     token = client_token(token_file) if http else None
     number = DEFAULT_PORT if port is None else port
-    bench = _workshop(languages) if workshop or languages else None
+    bench = _workshop(languages) if workshop else None
     _log_to_stderr()
 
     async def run() -> None:
@@ -150,7 +152,7 @@ async def _over_http(
 
     def ready(url: str) -> None:
         output.object({"serving": "mcp", "url": url, "token": token is not None})
-        output.aside(f"serving at {url}; Ctrl-C ends it", style=None)
+        output.aside(f"serving at {url} (Ctrl-C ends it)", style=None)
         if token is not None and not names:
             output.aside("clients reach it by that name and by loopback names; others are told with --allow-host")
         sys.stdout.flush()

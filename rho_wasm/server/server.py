@@ -18,6 +18,7 @@ from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 from mcp.server.subscriptions import ListenHandler
 
 from rho_wasm.events import Event, GenerationSwitched, SourceFailed, ToolProgress, ToolQuarantined
+from rho_wasm.names import WORKSHOP
 from rho_wasm.runner import ToolRunner
 from rho_wasm.server.asking import ANSWER_S
 from rho_wasm.server.calling import Calls
@@ -38,6 +39,10 @@ _INSTRUCTIONS = (
 _EAGER_INSTRUCTIONS = (
     "The tools of this server change while you work. What changed stands at the end of a tool's result; call new tools "
     "through call_tool. A text that ends with [cut: ...] is read on with read_artifact."
+)
+_WORKSHOP_INSTRUCTIONS = (
+    " Where no tool does what you need, make one: write_tool builds a source, test_tool tries it, switch_tools makes "
+    "it one of your tools, roll_back_tools undoes that; tool_status and read_tool tell how things stand."
 )
 
 
@@ -65,7 +70,7 @@ class McpServer(Server[Domain]):
         super().__init__(
             name,
             version=importlib.metadata.version("rho-wasm"),
-            instructions=_EAGER_INSTRUCTIONS if eager else _INSTRUCTIONS,
+            instructions=_instructions(runner, eager=eager),
             lifespan=self._domain,
             get_tool_input_schema=self._catalogue.input_schema,
             on_list_tools=self._list,  # type: ignore[arg-type]  # The SDK takes dicts; its overload names models only.
@@ -109,3 +114,9 @@ class McpServer(Server[Domain]):
             self._calls.hear(event)
         elif isinstance(event, GenerationSwitched | ToolQuarantined | SourceFailed):
             self.changes.nudge()
+
+
+def _instructions(runner: ToolRunner, *, eager: bool) -> str:
+    said = _EAGER_INSTRUCTIONS if eager else _INSTRUCTIONS
+    offered = {tool.name for tool in runner.registry.core_tools()}
+    return said + _WORKSHOP_INSTRUCTIONS if offered >= set(WORKSHOP) else said

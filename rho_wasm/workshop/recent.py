@@ -13,11 +13,12 @@ from rho_wasm.untrusted import inert
 __all__ = ["RecentCalls"]
 
 _TOOLS, _CALLS, _FAULTS = 256, 32, 4
-_TEXT_CHARS, _FRAMES = 500, 12
+_TEXT_CHARS, _FRAMES, _ID_CHARS = 500, 12, 128
 
 
 @dataclass(frozen=True, slots=True)
 class _Fault:
+    call_id: str
     reason: str
     text: str
     backtrace: tuple[str, ...]
@@ -66,6 +67,7 @@ class RecentCalls:
             told["faults"] = [
                 {
                     "reason": each.reason,
+                    "call_id": each.call_id,
                     "generation": each.generation,
                     "text": each.text,
                     "backtrace": list(each.backtrace),
@@ -88,5 +90,6 @@ class RecentCalls:
         if result.kind == "crashed":
             frames = tuple(inert(frame, limit=200) for frame in result.backtrace[:_FRAMES])
             text = inert(result.text, limit=_TEXT_CHARS)
-            fault = _Fault(result.reason or "", text, frames, result.generation, event.session_id)
+            call_id = inert(event.call.id, limit=_ID_CHARS)
+            fault = _Fault(call_id, result.reason or "", text, frames, result.generation, event.session_id)
             calls.faults.append(fault)

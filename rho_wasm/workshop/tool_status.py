@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -10,6 +10,7 @@ import anyio.to_thread
 
 from rho_wasm.calls import ToolContext
 from rho_wasm.dynamic.generation import Candidate
+from rho_wasm.dynamic.strikes import Strike
 from rho_wasm.errors import RhoError
 from rho_wasm.results import Failed, Ok
 from rho_wasm.tools import Tool
@@ -98,7 +99,10 @@ def _one(bench: Bench, name: str, context: ToolContext) -> dict[str, Any]:
         raise Failed(f"nothing is told of '{shown}': {why}", details={"reason": "not_found"})
     told["may_change"] = bench.authors.foreign(bench.store, context.session_id).problem(name) is None
     told |= bench.recent.of(name, context.session_id)
-    strikes = [each for each in bench.store.strikes(name, limit=100) if not each.pardoned]
+    every = bench.store.strikes(name, limit=100)
+    for fault in told.get("faults", ()):
+        fault["strike"] = _counted(bench, fault, every)
+    strikes = [each for each in every if not each.pardoned]
     told["strikes"] = {
         "count": len(strikes),
         "limit": bench.policy.strikes.limit,
@@ -131,3 +135,16 @@ def _known(bench: Bench, name: str, context: ToolContext) -> bool:
     if any(name in each.changes.names for each in bench.own_candidates(context.session_id)):
         return True
     return name in bench.authors.foreign(bench.store, context.session_id).by_name or bench.recent.knows(name)
+
+
+def _counted(bench: Bench, fault: Mapping[str, Any], strikes: Sequence[Strike]) -> str:
+    """Whether a fault is a strike, and why not."""
+    strike = next((each for each in strikes if each.call.call_id == fault["call_id"]), None)
+    if strike is not None:
+        return "pardoned by a person" if strike.pardoned else "yes"
+    kinds = bench.policy.strikes.kinds
+    if kinds is not None and fault["reason"] not in kinds:
+        return "no: the policy counts other faults"
+    if fault["reason"] == "deadline":
+        return "no: the tool computed for less than half of its time, or was given less than its own"
+    return "no: its guest had not begun, or another call was counted for it"

@@ -26,7 +26,7 @@ def line(store: Path, *more: str) -> list[str]:
     return ["-m", "rho_wasm.cli", "serve", "mcp", "--store", str(store), *more]
 
 
-@pytest.mark.parametrize(("more", "offered"), [((), ()), (("--workshop-language", "wat"), WORKSHOP)])
+@pytest.mark.parametrize(("more", "offered"), [((), ()), (("--workshop", "--workshop-language", "wat"), WORKSHOP)])
 async def test_a_workshop_is_there_where_it_was_asked_for(
     tmp_path: Path, more: tuple[str, ...], offered: tuple[str, ...]
 ) -> None:
@@ -46,7 +46,7 @@ async def test_a_workshop_is_there_where_it_was_asked_for(
 
 
 def test_a_language_that_there_is_not_is_wrong_usage(tmp_path: Path) -> None:
-    command = [sys.executable, *line(tmp_path / "store", "--workshop-language", "cobol")]
+    command = [sys.executable, *line(tmp_path / "store", "--workshop", "--workshop-language", "cobol")]
     ended = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
     assert ended.returncode == 2
     assert "no such language: cobol" in ended.stderr
