@@ -144,6 +144,8 @@ class CallMeter:
     """How deeply calls may nest below this one, once it has called another tool."""
     counted: frozenset[object] = frozenset()
     """What was counted of the calls that this one made, directly or through others: each once."""
+    called: frozenset[str] = frozenset()
+    """Names of the tools that this call called, directly or through others: what they said may be in its answer."""
 
     def __init__(self, clock: CallClock) -> None:
         self.clock = clock

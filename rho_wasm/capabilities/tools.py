@@ -66,6 +66,8 @@ def tool_capabilities(run: RunTool) -> tuple[Capability, ...]:
         if number > bounds.calls:
             raise CapabilityError("quota", f"one call may call other tools {bounds.calls} times")
         context.used[_CAPABILITY] = number
+        for waiting in (caller, *caller.callers()):
+            waiting.meter.called |= {name}
         made = ToolCall(id=f"{caller.call.id}/{number}", name=name, arguments=arguments.arguments)
         return _reply(await run(made, caller, max(1, int(context.remaining_ms))), name, context)
 

@@ -118,6 +118,9 @@ class GuestHandler:
         self._enter(context)
         told = self._told(context)
         recorder = self._recorder
+        if recorder is not None and context.caller is not None:
+            # Else a guest could push what users asked out of another tool's recordings.
+            recorder = None
         capabilities = None if self._granted is None else self._capabilities(self._granted, context)
         transcript = None if recorder is None else recorder.transcript(capabilities)
         # The sandbox keeps the deadline itself, and waiting for a slot or a compilation is not the tool's time: the

@@ -57,13 +57,16 @@ class RecorderStatistics:
     dropped: int
     """Not kept, as too much was waiting for the store's thread."""
     withheld: int
-    """The host's own hook answered None."""
+    """The host's own hook answered None, or the call called a tool that the policy leaves out."""
     failed: int
     """The hook raised or answered no recording, or the store could not be written."""
 
 
 class Recorder:
-    """Records calls of the tools that ``policy`` names, for one source.
+    """Records calls of the tools that ``policy`` names, for one source: those that a model or a host makes.
+
+    A call that another tool makes is not recorded on its own, but is one of the host calls of its caller's recording:
+    a guest must not decide what its next version, or another tool's, is tried with.
 
     :meth:`transcript` and :meth:`keep` are for the call's own task; :meth:`write` is for the store's thread, in which
     ``redact`` is called too: while it takes its time, strikes of other tools wait to be written. What it does not
@@ -118,10 +121,15 @@ class Recorder:
     ) -> None:
         """Keeps a call that just ended, unless no guest ran or the host ended it. Raises nothing.
 
+        One that called a tool which is not to be recorded, be it through others, is not kept either: what that was
+        asked and answered stands in the host calls, and may stand in the answer.
         ``copied`` is what ``arguments`` are the value of, as :meth:`Sandbox.call` has it.
         """
         kind, reason = _kind_of(outcome)
         if kind not in RECORDED or (meter.fuel_used is None and not meter.guest_ms):
+            return
+        if not all(map(self._policy.records, meter.called)):
+            self._withhold()
             return
         if transcript.over:
             self._too_large += 1
@@ -226,13 +234,17 @@ class Recorder:
             self._unredacted(recording, f"it raised {type_name(error)}")
             return None
         if given is None:
-            self._withheld += 1
+            self._withhold()
             return None
         try:
             return recording.altered(given)
         except ValueError as error:
             self._unredacted(recording, str(error))
             return None
+
+    def _withhold(self) -> None:
+        with self._lock:  # Of two threads.
+            self._withheld += 1
 
     def _unredacted(self, recording: Recording, why: str) -> None:
         self._failed += 1

@@ -6,13 +6,16 @@ from typing import Any
 
 import pytest
 
+from rho_wasm.calls import ToolCall, ToolContext
 from rho_wasm.capabilities.capability import Capability, capability
+from rho_wasm.capabilities.tools import tool_capabilities
 from rho_wasm.dynamic.recorder import Redact
 from rho_wasm.dynamic.recording import Recording
 from rho_wasm.dynamic.store import Store
 from rho_wasm.errors import CapabilityError, Corrupt
 from rho_wasm.events import SourceFailed
 from rho_wasm.policy import Policy
+from rho_wasm.results import ToolResult
 from rho_wasm.sandbox import NativeCache
 from rho_wasm.testing import asking_guest
 from tests.dynamic.bench import Bench, open_bench
@@ -138,6 +141,33 @@ async def test_what_is_not_granted_is_recorded_as_denied(cache: NativeCache) -> 
 
     assert result.value["error"]["kind"] == "denied"
     assert found.as_plain()["host_calls"][0]["reply"] == result.value
+
+
+async def test_calls_of_tools_by_tools_stand_in_their_callers_recordings_and_never_where_one_opted_out(
+    cache: NativeCache,
+) -> None:
+    async def run(call: ToolCall, caller: ToolContext, timeout_ms: int) -> ToolResult:
+        return await bench.runner.run_for(call, caller, timeout_ms)
+
+    capabilities = tool_capabilities(run)
+    grants = {"tool.call": {"tools": ["medical", "other", "nested"]}}
+    policy = Policy.parse({"recordings": {"on": True, "skip": ["medical"]}, "tools": {"*": {"grants": grants}}})
+    async with open_bench(cache, policy=policy, capabilities=capabilities) as bench:
+        called = [artifact("medical", "other", answer={"ok": "findings"})]
+        await bench.go(*called, asking_guest("caller", "tool.call"), asking_guest("nested", "tool.call", salt=1))
+        for name, value in [("medical", "findings"), ("other", "findings"), ("caller", None)]:
+            result = await bench.call("caller", {"name": name, "arguments": {}})
+            assert result.kind == "ok", result
+            assert value is None or result.value == {"ok": {"value": value}}
+        asked: dict[str, Any] = {"name": "nested", "arguments": {"name": "medical", "arguments": {}}}
+        assert (await bench.call("caller", asked)).value == {"ok": {"value": {"ok": {"value": "findings"}}}}
+        found = await kept(bench)
+        statistics = bench.source.recorder_statistics()
+
+    # What never was called, as it is not granted, is no reason to keep nothing.
+    assert [(each.tool, each.arguments["name"]) for each in found] == [("caller", "other"), ("caller", "caller")]
+    assert statistics is not None
+    assert (statistics.kept, statistics.withheld) == (2, 2)
 
 
 async def test_a_tool_that_opted_out_is_never_recorded(cache: NativeCache) -> None:
