@@ -13,6 +13,7 @@ import wasmtime
 
 from rho_wasm import Artifact, Host, Policy, Store, ToolCall, ToolResult, plain
 from rho_wasm.events import ToolFinished, ToolLogged, ToolProgress, ToolRunning
+from rho_wasm.limits import HostLimits
 from rho_wasm.manifest import Manifest, embed
 from rho_wasm.results import LogLine
 
@@ -52,11 +53,16 @@ def guest(*names: str, salt: int = 0, capabilities: tuple[str, ...] = CAPABILITI
 
 @asynccontextmanager
 async def host(
-    store: Path | Store | str, *artifacts: Artifact, grants: dict[str, Any] | None = None, told: list[Any] | None = None
+    store: Path | Store | str,
+    *artifacts: Artifact,
+    grants: dict[str, Any] | None = None,
+    told: list[Any] | None = None,
+    bounds: HostLimits | None = None,
 ) -> AsyncIterator[Host]:
     granted = {name: {} for name in CAPABILITIES} if grants is None else grants
     policy = Policy(tools={"*": {"grants": granted}})
-    async with Host.open(store, core=[], policy=policy, on_event=None if told is None else told.append) as opened:
+    on_event = None if told is None else told.append
+    async with Host.open(store, core=[], policy=policy, on_event=on_event, limits=bounds) as opened:
         if artifacts:
             await opened.source.activate(await opened.source.stage(add=artifacts, author="model"))
         yield opened
@@ -98,6 +104,20 @@ async def test_what_is_over_a_bound_of_the_policy_is_a_quota_and_no_strike(tmp_p
         refused = await run(opened, "a", "kv.get", key="key")
         assert refused.value["kind"] == "denied"
         assert opened.source.strikes() == ()
+
+
+async def test_a_module_of_many_tools_leaves_room_for_what_others_keep() -> None:
+    tools = ("a", "b", "c")
+    grants: dict[str, Any] = {"kv.put": {"bytes": 20}}
+    async with host(
+        ":memory:", guest(*tools), guest("other", salt=1), grants=grants, bounds=HostLimits(kv_bytes=100)
+    ) as opened:
+        kinds = []
+        for tool in tools:
+            result = await run(opened, tool, "kv.put", key="key", value="v" * 6)
+            kinds.append("stored" if result.ok else result.value["kind"])
+        assert kinds == ["stored", "stored", "quota"]
+        assert await ask(opened, "other", "kv.put", key="key", value="v" * 16) == {"stored": True}
 
 
 async def test_a_store_for_reading_only_is_no_fault_of_the_tool(tmp_path: Path) -> None:
