@@ -343,7 +343,10 @@ class GenerationConflict(GenerationError):
 
 
 class GateRejected(GenerationError):
-    """A switch gate did not say yes. ``gate`` is its name, ``problems`` its reasons, each a line for a model to act on.
+    """A switch gate did not say yes. ``gate`` is its name, ``problems`` its reasons, each a line to act on.
+
+    ``told`` is what of them a model may read: of a replay only numbers, as who wrote the candidate chooses where and
+    how it crashes on what other people asked. The message, ``problems`` and the JSON have it all, for an operator.
 
     The candidate is rejected for good, unless it is ``waiting``: for a person's yes, or for a host that has room. Then
     it stays a candidate and can be activated again.
@@ -351,10 +354,19 @@ class GateRejected(GenerationError):
 
     reason = "gate_rejected"
 
-    def __init__(self, candidate: int, gate: str, problems: Sequence[str], *, waiting: bool = False) -> None:
+    def __init__(
+        self,
+        candidate: int,
+        gate: str,
+        problems: Sequence[str],
+        *,
+        told: Sequence[str] | None = None,
+        waiting: bool = False,
+    ) -> None:
         self.candidate = candidate
         self.gate = gate
         self.problems = tuple(problems)
+        self.told = self.problems if told is None else tuple(told)
         self.waiting = waiting
         verb = "waits at" if waiting else "was rejected by"
         super().__init__(f"generation {candidate} {verb} the gate {gate!r}: " + "; ".join(self.problems))

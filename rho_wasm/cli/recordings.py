@@ -113,7 +113,8 @@ def replay(
     as_json: JsonOption = False,
 ) -> int:
     """Run recorded calls again, with the host's recorded answers; nothing is touched and nothing strikes. All calls,
-    unless some are named. The exit code is 1 if one crashes where it answered, or if there is none of that tool."""
+    unless some are named. The exit code is 1 if one crashes where it answered (unless it asked the host otherwise
+    before, which decides nothing), or if there is none of that tool."""
     output = Output(as_json=as_json)
     existing_store(store)
 
@@ -160,11 +161,12 @@ def drop(
 
 def show_report(output: Output, report: ReplayReport, *, indent: str = "") -> None:
     """Prints what became of one tool's recorded calls, with a diff of the first ones that ended otherwise."""
-    style = "red" if report.broken else "yellow" if report.differing or report.diverged else "green"
+    notable = report.differing or report.diverged or report.costly
+    style = "red" if report.broken else "yellow" if notable else "green"
     output.say(indent, report.summary(), style=style)
     for line in report.skipped:
         output.say(f"{indent}  skipped: ", line, style="dim")
-    told = [each for each in report.replays if not each.same or each.diverged is not None]
+    told = [each for each in report.replays if not each.same or each.diverged is not None or each.costly]
     for each in told[:_DIFFS_SHOWN]:
         _show_replay(output, each, indent=indent + "  ")
     if len(told) > _DIFFS_SHOWN:

@@ -56,7 +56,8 @@ class SwitchGates:
     policy names.
 
     Where three versions of one name, of one artifact or of one author were quarantined within an hour, a candidate that
-    brings such a one needs approval in any case. What the gates run never counts as a strike.
+    brings such a one needs approval in any case. So does one whose replays decide nothing: it asked the host what is in
+    no recording, and then crashed. What the gates run never counts as a strike.
     """
 
     def __init__(
@@ -95,22 +96,36 @@ class SwitchGates:
         if "replay" in self._policy.gates.on:
             gates.append(("replay", partial(self._replay, reports=replays)))
         laundering = await anyio.to_thread.run_sync(self._laundering, candidate)
-        if "approval" in self._policy.gates.on or laundering:
-            gates.append(("approval", partial(self._approval, because=laundering, replays=replays)))
         passed: list[Verdict] = []
         for name, gate in gates:
-            try:
-                problems = await gate(candidate)
-            except _Undecided as undecided:
-                await self._record(candidate, [*passed, Verdict(name, False, (undecided.problem,))], rejected=None)
-                raise GateRejected(candidate.number, name, (undecided.problem,), waiting=True) from None
-            if problems:
-                rejection = GateRejected(candidate.number, name, problems)
-                await self._record(candidate, [*passed, Verdict(name, False, problems)], rejected=f"by the gate {name}")
-                raise rejection
-            notes = tuple(report.summary() for report in replays.values()) if name == "replay" else ()
-            passed.append(Verdict(name, True, notes))
+            await self._ask(candidate, name, gate, passed, replays)
+        doubts = [laundering, *(report.doubt() for report in replays.values())]
+        because = "".join(f", as {each}" for each in doubts if each)
+        if "approval" in self._policy.gates.on or because:
+            approval = partial(self._approval, because=because, replays=replays)
+            await self._ask(candidate, "approval", approval, passed, replays)
         await self._record(candidate, passed, rejected=None)
+
+    async def _ask(
+        self,
+        candidate: Generation,
+        name: str,
+        gate: Callable[[Generation], Awaitable[tuple[str, ...]]],
+        passed: list[Verdict],
+        replays: Mapping[str, ReplayReport],
+    ) -> None:
+        """Adds to ``passed``, or raises as :meth:`judge` does."""
+        try:
+            problems = await gate(candidate)
+        except _Undecided as undecided:
+            await self._record(candidate, [*passed, Verdict(name, False, (undecided.problem,))], rejected=None)
+            raise GateRejected(candidate.number, name, (undecided.problem,), waiting=True) from None
+        if problems:
+            told = _told(candidate, replays) if name == "replay" else None
+            await self._record(candidate, [*passed, Verdict(name, False, problems)], rejected=f"by the gate {name}")
+            raise GateRejected(candidate.number, name, problems, told=told)
+        notes = tuple(report.summary() for report in replays.values()) if name == "replay" else ()
+        passed.append(Verdict(name, True, notes))
 
     async def review(self, candidate: Generation) -> Review:
         """What a person is shown. A claimed artifact with source is first rebuilt and compared, byte for byte.
@@ -204,9 +219,10 @@ class SwitchGates:
             return () if said.yes else (f"{said.by} said no" + (f": {said.note}" if said.note else ""),)
         if self._approve is None:
             raise _Undecided(
-                f"it waits for a person's yes{because}: rho-wasm approve {candidate.number}, then activate it again"
+                f"it waits for a person's yes{because}: rho-wasm approve {candidate.number} (with the --store of this "
+                "host), then activate it again"
             )
-        answer = await _ask(self._approve, await self._reviewed(candidate, replays))
+        answer = await _answer(self._approve, await self._reviewed(candidate, replays))
         if answer is True:
             return ()
         if isinstance(answer, str):
@@ -237,7 +253,7 @@ class SwitchGates:
         ):
             for one in which:
                 if within_an_hour(grouped[one]):
-                    return f", as three versions of the {what} {one} were quarantined within an hour"
+                    return f"three versions of the {what} {one} were quarantined within an hour"
         return ""
 
     async def _confirm(self, artifact: Artifact, rebuild: Rebuild) -> None:
@@ -255,7 +271,13 @@ def _coming(candidate: Generation) -> tuple[str, ...]:
     return (*candidate.changes.added, *candidate.changes.changed)
 
 
-async def _ask(approve: Approve, review: Review) -> object:
+def _told(candidate: Generation, replays: Mapping[str, ReplayReport]) -> tuple[str, ...]:
+    """What a model may read of a rejection by replays."""
+    more = f"the operator sees more: rho-wasm recordings replay --against {candidate.number}"
+    return (*(report.told() for report in replays.values() if report.broken), more)
+
+
+async def _answer(approve: Approve, review: Review) -> object:
     try:
         if inspect.iscoroutinefunction(approve) or inspect.iscoroutinefunction(getattr(approve, "__call__", None)):
             answer: object = approve(review)

@@ -79,8 +79,8 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What one switch gate said of a candidate. ``problems`` are lines that a model can act on; where it passed, what
-    there is to know all the same."""
+    """What one switch gate said of a candidate. ``problems`` are lines to act on; where it passed, what there is to
+    know all the same. Those of ``replay`` are an operator's: no model reads them (:class:`GateRejected` says why)."""
 
     gate: str
     passed: bool

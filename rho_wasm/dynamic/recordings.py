@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import sqlite3
 from collections.abc import Iterable
 from contextlib import suppress
@@ -80,11 +81,18 @@ class Recordings:
         with self._database.read() as connection:
             return tuple(row for id in ids if 0 < id < 2**63 for row in _rows(connection, "id = ?", (id,)))
 
-    def worked(self, tool: str, *, limit: int) -> tuple[RecordingRow, ...]:
-        """The latest recordings of ``tool``, by whichever version, in which it answered. The newest first."""
+    def ended(self, tool: str, *, limit: int, without: Iterable[str] = ()) -> tuple[RecordingRow, ...]:
+        """The latest recordings of ``tool`` in which it answered, the newest first, then those in which it failed.
+
+        By whichever version, but for the artifacts in ``without``. What failed never takes the place of an answer: a
+        version that always fails could else push out what its successors are to be held to.
+        """
         with self._database.read() as connection:
-            where = "tool = ? AND kind IN ('ok', 'failed') ORDER BY id DESC LIMIT ?"
-            return _rows(connection, where, (tool, limit))
+            where = (
+                "tool = ? AND kind IN ('ok', 'failed') AND artifact NOT IN (SELECT value FROM json_each(?)) "
+                "ORDER BY kind = 'failed', id DESC LIMIT ?"
+            )
+            return _rows(connection, where, (tool, json.dumps(sorted(without)), limit))
 
     def get(self, id: int) -> Recording | None:
         """One recording; None where there is none of that id. Raises :class:`Corrupt` if it is damaged."""

@@ -22,8 +22,8 @@ from rho_wasm.untrusted import inert
 
 __all__ = ["PreparedReplay", "Replay", "ReplayTarget", "replay"]
 
-_FUEL_FLOOR = 10_000_000
-"""What a replay may burn in any case, some milliseconds: twice next to nothing is next to nothing."""
+_COSTLY = 2.0
+"""So many times the recorded fuel is told of."""
 _DETAIL_CHARS = 500
 
 
@@ -74,14 +74,36 @@ class Replay:
     diverged: Divergence | None
 
     @property
+    def worked(self) -> bool:
+        """Whether the recorded call answered. One that failed did not: else a version that always fails would bind
+        those that come after it."""
+        return self.recorded_kind == "ok"
+
+    @property
     def broke(self) -> bool:
-        """Whether it crashed or timed out where the recorded call answered."""
-        return self.recorded_kind in ("ok", "failed") and self.kind == "crashed"
+        """Whether it crashed or timed out where the recorded call worked, having asked the host as that did so far."""
+        return self.worked and self.kind == "crashed" and not self._asked_otherwise
+
+    @property
+    def undecided(self) -> bool:
+        """Whether it crashed where the recorded call worked, after asking the host what nobody knows the answer to:
+        that says nothing for it and nothing against it."""
+        return self.worked and self.kind == "crashed" and self._asked_otherwise
+
+    @property
+    def costly(self) -> bool:
+        """Whether it needed over twice the recorded fuel."""
+        return self.fuel_ratio is not None and self.fuel_ratio > _COSTLY
 
     @property
     def fuel_ratio(self) -> float | None:
         """Fuel now by fuel then; None where either is not known."""
         return self.fuel / self.recorded_fuel if self.fuel is not None and self.recorded_fuel else None
+
+    @property
+    def _asked_otherwise(self) -> bool:
+        # What it did not come to ask before it crashed is no question.
+        return self.diverged is not None and self.diverged.asked is not None
 
     def as_json(self) -> dict[str, Any]:
         plain_fields = {name: getattr(self, name) for name in self.__slots__ if name not in ("backtrace", "diverged")}
@@ -95,6 +117,7 @@ class Replay:
         return plain_fields | {
             "backtrace": list(self.backtrace),
             "broke": self.broke,
+            "undecided": self.undecided,
             "fuel_ratio": self.fuel_ratio,
             "diverged": divergence,
         }
@@ -108,31 +131,30 @@ class PreparedReplay:
     recording: Recording
     arguments: dict[str, Any]
     context: dict[str, Any]
-    limits: Limits
     problems: tuple[str, ...]
     """What is wrong with the arguments by the schema of that version."""
 
     @classmethod
     def of(cls, target: ReplayTarget, recording: Recording) -> PreparedReplay:
         """Blocks for as long as reading the recording takes."""
-        limits = target.limits
-        if recording.fuel is not None:
-            limits = limits.lowest({"fuel": max(2 * recording.fuel, _FUEL_FLOOR)})
         arguments = recording.arguments
-        return cls(target, recording, arguments, recording.context, limits, target.schema.problems(arguments))
+        return cls(target, recording, arguments, recording.context, target.schema.problems(arguments))
 
 
 async def replay(sandbox: Sandbox, prepared: PreparedReplay) -> Replay:
     """Runs a recorded call in the sandbox: nothing is granted, nothing outside is touched, and nothing strikes.
 
     The guest is given the recorded request to the byte, and the recorded clock and seed. Its n-th host call must be the
-    recorded n-th; from the first that is not all are denied, as revoked grants are. It may burn twice the recorded fuel
-    (and 10 million in any case), never more than its limits say; its deadline is its own. It cannot tell a replay from
-    a call but by what the host answers: from a denial, and never from one where it asks what it asked before.
+    recorded n-th; from the first that is not all are denied, as revoked grants are. It cannot tell a replay from a call
+    but by what the host answers: from a denial, and never from one where it asks what it asked before.
+
+    Its limits are its own, as in a call. A bound that follows the recorded fuel, such as twice that, would let a
+    version that does next to nothing keep out all that do something: what it needs beyond is told (``costly``).
 
     Raises :class:`ToolError` where the host could not run it (``overloaded``: it got no slot, or no CPU time).
     """
-    target, recording, limits = prepared.target, prepared.recording, prepared.limits
+    target, recording = prepared.target, prepared.recording
+    limits = target.limits
     if prepared.problems:
         # A call of that version would not get as far as the guest.
         detail = "; ".join(prepared.problems)

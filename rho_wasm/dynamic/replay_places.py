@@ -1,4 +1,4 @@
-"""Where a replayed call crashed, for whoever wrote the tool: never in words that the guest could have chosen freely.
+"""Where a replayed call crashed, for an operator: never in words that the guest could have chosen freely.
 
 What a guest says of its own end is its own to choose, and may be what other people asked of the tool. So of that only a
 number is told, which is a line of the source that the author knows, and a type that every program has. A trap's frames

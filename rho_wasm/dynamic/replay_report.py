@@ -1,4 +1,4 @@
-"""What became of a tool's recorded calls on another version, in words: for who wrote it, and for who decides."""
+"""What became of a tool's recorded calls on another version, in words: for who decides, and less for who wrote it."""
 
 from __future__ import annotations
 
@@ -40,12 +40,23 @@ class ReplayReport:
 
     @property
     def broken(self) -> tuple[Replay, ...]:
-        """Those that crash where the recorded call answered."""
+        """Those that crash where the recorded call answered, with the same of the host."""
         return tuple(each for each in self.replays if each.broke)
 
     @property
+    def undecided(self) -> tuple[Replay, ...]:
+        """Those that crash where the recorded call answered, after asking the host otherwise."""
+        return tuple(each for each in self.replays if each.undecided)
+
+    @property
+    def costly(self) -> tuple[Replay, ...]:
+        """Those that need over twice the recorded fuel."""
+        return tuple(each for each in self.replays if each.costly)
+
+    @property
     def differing(self) -> tuple[Replay, ...]:
-        """Those that answer, or are refused, otherwise than recorded; crashes that were crashes before among them."""
+        """Those that end otherwise than recorded and did not break: they answer otherwise, or crash where the recorded
+        call did not answer or where they are undecided."""
         return tuple(each for each in self.replays if not each.same and not each.broke)
 
     @property
@@ -66,8 +77,8 @@ class ReplayReport:
     def summary(self) -> str:
         """One line of numbers, without anything that a user or a guest said.
 
-        Each call is the same, differs, or crashes where it answered; that some of them asked the host otherwise comes
-        on top.
+        Each call is the same, differs, or crashes where it answered; that some of them asked the host otherwise, or
+        need much more fuel, comes on top.
         """
         if not self.replays:
             parts = ["no recorded call was replayed"]
@@ -82,9 +93,13 @@ class ReplayReport:
         if broken := len(self.broken):
             parts.append("1 crashes where it answered" if broken == 1 else f"{broken} crash where they answered")
         if diverged := len(self.diverged):
-            parts.append(f"of all these {diverged} asked the host otherwise")
+            undecided = len(self.undecided)
+            crashed = f" ({undecided} and then crashed, which decides nothing)" if undecided else ""
+            parts.append(f"of all these {diverged} asked the host otherwise{crashed}")
         if (ratios := self.fuel_ratios()) is not None:
             parts.append(f"fuel x{ratios[0]:.2f}, at most x{ratios[1]:.2f}")
+        if costly := len(self.costly):
+            parts.append(f"{costly} over twice that recorded")
         if self.skipped:
             parts.append(f"{len(self.skipped)} skipped")
         if self.left:
@@ -92,12 +107,32 @@ class ReplayReport:
         return f"{self.tool}: " + ", ".join(parts)
 
     def problems(self) -> tuple[str, ...]:
-        """A line for each that broke, for whoever wrote the tool, who may not read what other people asked it.
+        """A line for each that broke, for an operator: the reason, the place, and the arguments' shape.
 
-        So it has no text of a call and none of the guest's, which could have any of it: the reason, the place, and the
-        arguments' shape.
+        It has no text of a call and none of the guest's, which could have any of it. Yet a module that is made for it
+        says by the place where it crashes some bits of what it was asked, so a model that writes tools is :meth:`told`
+        less.
         """
         return tuple(self._problem(each) for each in self.broken)
+
+    def told(self) -> str:
+        """Of those that broke all that whoever wrote the tool may read: how many, and of the first the reason."""
+        worked = sum(each.worked for each in self.replays)
+        (first, *more) = self.broken
+        crash = f"crash now, the first of them as {first.reason}" if more else f"crashes now: {first.reason}"
+        return f"{self.tool}: {1 + len(more)} of {_calls(worked)} that worked {crash}"
+
+    def doubt(self) -> str:
+        """Why a person has to decide where nothing broke; empty if nobody has to."""
+        if undecided := len(self.undecided):
+            return (
+                f"{undecided} of {_calls(len(self.replays))} of {self.tool} asked the host otherwise and then crashed, "
+                "which says neither yes nor no"
+            )
+        if self.left and self.costly:
+            # Else a version could pass by using up the time before its calls are at an end.
+            return f"{self.tool} needed over twice the recorded fuel, so that {_calls(self.left)} had no time"
+        return ""
 
     def as_json(self) -> dict[str, Any]:
         ratios = self.fuel_ratios()
@@ -109,6 +144,8 @@ class ReplayReport:
             "differing": len(self.differing),
             "changes": self.changes(),
             "broken": len(self.broken),
+            "undecided": len(self.undecided),
+            "costly": len(self.costly),
             "diverged": len(self.diverged),
             "fuel_ratio": None if ratios is None else {"median": ratios[0], "highest": ratios[1]},
             "skipped": list(self.skipped),
@@ -118,7 +155,8 @@ class ReplayReport:
 
     def _problem(self, each: Replay) -> str:
         bound = "" if each.limit is None else f" ({each.limit}={each.value})"
-        told = f"{self.tool}: recording {each.id}, which {_worked(each)}, now crashes: {each.reason}{bound}"
+        told = f"{self.tool}: recording {each.id}, which answered in generation {each.recorded_generation}, "
+        told += f"now crashes: {each.reason}{bound}"
         if each.reason in _OWN_WORDS and each.detail:
             told += f", {each.detail}"
         if place := self.places.get(each.id):
@@ -126,11 +164,12 @@ class ReplayReport:
         if each.id in self.shapes:
             told += f"; its arguments were {self.shapes[each.id]}"
         if each.reason == "out_of_fuel" and each.recorded_fuel is not None and each.limit == "fuel":
-            told += f"; it took {each.recorded_fuel} fuel then, and may take twice that"
+            told += f"; it took {each.recorded_fuel} fuel then"
         if each.diverged is not None:
-            told += f"; {_diverged(each)}"
-            if each.diverged.asked is not None:
-                told += ": that is in no recording, so it was denied, and must bear that"
+            # It broke, so it had asked nothing else.
+            assert each.diverged.recorded is not None
+            name = inert(str(each.diverged.recorded[0]), limit=_PROPERTY_CHARS)
+            told += f"; at host call {each.diverged.index + 1} it asked nothing more where {name} was recorded"
         return (
             f"{told}. Answer it, or report a failure, and stage again; an operator can look at the call "
             f"(rho-wasm recordings show {each.id}) and drop it if it no longer counts"
@@ -161,24 +200,6 @@ def _kind(value: Any) -> str:
     if type(value) is dict:
         return f"a map of {len(value)}"
     return {type(None): "null", bool: "a bool", int: "an integer"}.get(type(value), "a number")
-
-
-def _worked(each: Replay) -> str:
-    what = "answered" if each.recorded_kind == "ok" else "reported a failure"
-    return f"{what} in generation {each.recorded_generation}"
-
-
-def _diverged(each: Replay) -> str:
-    assert each.diverged is not None
-    asked, recorded = each.diverged.asked, each.diverged.recorded
-    now = "asked nothing more" if asked is None else f"asked {_capability(asked)}"
-    then = "nothing more" if recorded is None else _capability(recorded)
-    other = " with other arguments" if asked is not None and recorded is not None and asked[0] == recorded[0] else ""
-    return f"at host call {each.diverged.index + 1} it {now}{other} where {then} was recorded"
-
-
-def _capability(asked: list[Any]) -> str:
-    return inert(str(asked[0]), limit=_PROPERTY_CHARS)
 
 
 def _calls(number: int) -> str:

@@ -56,20 +56,25 @@ class Replayer:
         """The latest ``calls`` that each tool that ``candidate`` brings answered, on what it brings.
 
         Whichever version of that name answered them: what counts is that somebody asked this. So no chain of versions
-        that were live for a moment, and no tool that is taken away and comes back, makes the gate forget a call. Tools
-        of which no call is recorded have no report. Raises :class:`ToolError` (``overloaded``) where the host could not
-        run them, :class:`ModuleRejected` and :class:`StoreError`.
+        that were live for a moment, and no tool that is taken away and comes back, makes the gate forget a call. Only
+        what a version answered that is quarantined now says nothing. Tools of which no call is recorded have no report.
+        Raises :class:`ToolError` (``overloaded``) where the host could not run them, :class:`ModuleRejected` and
+        :class:`StoreError`.
         """
         ends = anyio.current_time() + _GATE_S
         reports = []
         for name in (*candidate.changes.added, *candidate.changes.changed):
-            rows = await anyio.to_thread.run_sync(partial(self._store.recordings.worked, name, limit=calls))
+            rows = await anyio.to_thread.run_sync(partial(self._ended, name, limit=calls))
             if rows:
                 ids = [row.id for row in rows]
                 async with self._target(name, candidate.tools[name]) as target:
                     report = await self._run(target, ids, ends=ends, most_broken=_BROKEN)
                 reports.append(await anyio.to_thread.run_sync(self._placed, report) if report.broken else report)
         return tuple(reports)
+
+    def _ended(self, tool: str, *, limit: int) -> tuple[RecordingRow, ...]:
+        held = {each.version.artifact for each in self._store.quarantines(tool) if each.active}
+        return self._store.recordings.ended(tool, limit=limit, without=held)
 
     def _placed(self, report: ReplayReport) -> ReplayReport:
         artifact = self._store.artifact(report.artifact)
@@ -143,14 +148,14 @@ class Replayer:
         """Replays a recording; or says why that says nothing."""
         recording = prepared.recording
         found = await replay(self._sandbox, prepared)
-        if found.broke and recording.redacted:
+        if (found.broke or found.undecided) and recording.redacted:
             try:
                 async with self._target(recording.tool, ToolVersion(recording.artifact)) as own:
                     again = await anyio.to_thread.run_sync(PreparedReplay.of, own, recording)
                     before = await replay(self._sandbox, again)
             except (ModuleRejected, NameInvalid, StoreError):
                 return f"recording {recording.id} was redacted, and the version that answered it is gone"
-            if before.broke:
+            if before.broke or before.undecided:
                 return (
                     f"recording {recording.id} was redacted, and the version that answered it crashes on what is left"
                 )

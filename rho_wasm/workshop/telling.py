@@ -89,7 +89,7 @@ def refusal(error: RhoError, what: str) -> Failed:
     details: dict[str, Any] = {"reason": error.reason}
     if isinstance(error, GateRejected):
         details |= {"candidate": error.candidate, "gate": error.gate}
-        problems = "\n".join(f"- {inert(each, limit=_MESSAGE_CHARS)}" for each in error.problems[:10])
+        problems = "\n".join(f"- {inert(each, limit=_MESSAGE_CHARS)}" for each in error.told[:10])
         todo = "It is rejected for good: mend the source, and write it again with write_tool."
         if error.gate == "approval":
             todo = "It is rejected for good. Do not write the same again: say what you would change, or leave it."

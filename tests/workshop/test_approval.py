@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import anyio
 import pytest
 
@@ -31,18 +33,37 @@ async def test_a_person_who_is_not_there_yet_is_waited_for_and_the_switch_is_ask
         assert (await session.done("switch_tools", candidate=candidate.number))["status"] == "live"
 
 
-async def test_a_switch_says_in_numbers_how_calls_that_others_made_came_out() -> None:
-    """They may have been other people's."""
-    secret = "what-somebody-asked"
+async def test_a_switch_says_of_calls_that_others_made_only_that_they_reject_nothing() -> None:
+    """A candidate chooses what it answers to them, and how much fuel that takes, by what other people asked."""
     async with opened(policy=Policy.parse({"gates": {"on": ["replay"]}, "recordings": {"on": True}})) as host:
         session = Session(host)
         for answer in ("one", {"error": "no"}):
             candidate = await host.source.stage([guest("tool", answer=answer)], author=AUTHOR)
             told = await session.done("switch_tools", candidate=candidate.number)
-            await host.runner.run(ToolCall("1", "tool", {"asked": secret}))
-        (line,) = told["replayed"]
-        assert line.startswith("tool: 1 recorded call replayed, 0 the same, 1 differs (1 ok -> failed)")
-        assert secret not in str(told)
+            await host.runner.run(ToolCall("1", "tool", {"asked": "something"}))
+        more = f"the operator sees more: rho-wasm recordings replay --against {candidate.number}"
+        assert told["replayed"] == f"no recorded call that worked rejects it; {more}"
+
+
+async def test_a_rejection_by_replays_is_told_to_a_model_in_numbers_and_one_word() -> None:
+    """The function that a candidate traps in is its choice, by what other people asked."""
+    async with opened(policy=Policy.parse({"gates": {"on": ["replay"]}, "recordings": {"on": True}})) as host:
+        session = Session(host)
+        await host.source.activate(await host.source.stage([guest("tool")], author=AUTHOR))
+        for number in range(3):
+            await host.runner.run(ToolCall(str(number), "tool", {"asked": "a"}))
+        candidate = await host.source.stage([guest("tool", body="unreachable")], author=AUTHOR)
+        result = await session.refused("switch_tools", candidate=candidate.number)
+        status = str(await session.done("tool_status"))
+        (verdict,) = (each for each in host.store.verdicts(candidate.number) if not each.passed)
+    assert result.text.splitlines()[1:3] == [
+        "- tool: 3 of 3 recorded calls that worked crash now, the first of them as trapped",
+        f"- the operator sees more: rho-wasm recordings replay --against {candidate.number}",
+    ]
+    detail = re.search(r", in (function \d+); its arguments were {1 more}", verdict.problems[0])
+    assert detail is not None, verdict.problems
+    assert detail[1] not in result.text + status
+    assert "arguments were" not in result.text + status
 
 
 async def test_a_persons_no_is_told_with_the_reason_and_is_final() -> None:
