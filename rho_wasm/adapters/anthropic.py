@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from rho_wasm.adapters.answered import BadAnswer, maps_of, text_of
 from rho_wasm.adapters.openai import awaited
 from rho_wasm.adapters.shapes import Tools, arguments_map, as_map, encoded, listed, tool_text
 from rho_wasm.calls import ToolCall
@@ -57,22 +58,32 @@ def calls_from_anthropic(message: Any) -> list[ToolCall]:
     """The calls of a response: a ``Message`` of the package, or what came over the wire.
 
     A last call that the bound on tokens cut off has no arguments that can be trusted: it is refused when it is run.
+    Raises :class:`rho_wasm.adapters.answered.BadAnswer` for a call without id, name or input.
     """
     said = as_map(message)
-    blocks = [as_map(block) for block in said.get("content") or ()]
-    calls = [ToolCall(block["id"], block["name"], block["input"]) for block in blocks if block["type"] == "tool_use"]
-    if calls and said.get("stop_reason") == "max_tokens" and blocks[-1]["type"] == "tool_use":
+    blocks = maps_of(said.get("content"), where="content")
+    uses = enumerate(blocks)
+    calls = [_call(block, f"content[{n}]") for n, block in uses if block.get("type") == "tool_use"]
+    if calls and said.get("stop_reason") == "max_tokens" and blocks[-1].get("type") == "tool_use":
         cut: Any = "(cut off: the answer reached max_tokens)"
         calls[-1] = ToolCall(calls[-1].id, calls[-1].name, cut)
     return calls
 
 
+def _call(block: Mapping[str, Any], where: str) -> ToolCall:
+    given: Any = block.get("input")
+    if given is None:
+        raise BadAnswer(f"{where}.input", "an object", given)
+    return ToolCall(text_of(block, "id", where=where), text_of(block, "name", where=where), given)
+
+
 def message_from_anthropic(message: Any) -> Message:
     """An assistant's message for :class:`rho_wasm.ToolLoop`."""
-    blocks = [dict(as_map(block)) for block in as_map(message).get("content") or ()]
+    blocks = [dict(block) for block in maps_of(as_map(message).get("content"), where="content")]
+    texts = [text_of(block, "text", where="content", empty=True) for block in blocks if block.get("type") == "text"]
     return {
         "role": "assistant",
-        "content": "".join(block["text"] for block in blocks if block["type"] == "text"),
+        "content": "".join(texts),
         "tool_calls": calls_from_anthropic(message),
         CONTENT_KEY: blocks,
     }

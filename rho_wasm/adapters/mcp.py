@@ -94,9 +94,9 @@ def tool_from_mcp(shown: Mapping[str, Any], *, handler: Handler | None = None) -
     hints = shown.get("annotations")
     said = hints if isinstance(hints, Mapping) else {}
     return Tool(
-        name=shown["name"],
+        name=shown.get("name"),
         description=shown.get("description") or "",
-        input_schema=shown["inputSchema"],
+        input_schema=shown.get("inputSchema"),
         output_schema=shown.get("outputSchema"),
         read_only=False if said.get("readOnlyHint") is False else None,
         destructive=True if said.get("destructiveHint") is True else None,
@@ -146,7 +146,7 @@ def result_from_mcp(shown: Mapping[str, Any]) -> Ok | Failed:
     """What another server's tool answered. Structured content is the value, else the texts, one after the other.
 
     Content that this host has no place for (audio, resources, pictures of other kinds) is named in the details. Raises
-    nothing for what is not as the protocol says: it is left out.
+    nothing for what is not as the protocol says: it is left out. But what is not plainly a success is a failure.
     """
     texts: list[str] = []
     images: list[Image] = []
@@ -163,7 +163,7 @@ def result_from_mcp(shown: Mapping[str, Any]) -> Ok | Failed:
     details = {"left_out": other} if other else None
     structured = shown.get("structuredContent")
     value = "\n".join(texts) if structured is None else structured
-    if shown.get("isError") is True:
+    if shown.get("isError") not in (None, False):
         return Failed("\n".join(texts) or value, details=details)
     return Ok(value, tuple(images), details)
 

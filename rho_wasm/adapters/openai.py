@@ -9,10 +9,10 @@ import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from rho_wasm.adapters.answered import arguments_of, map_of, maps_of, text_of
 from rho_wasm.adapters.openai_schema import description_of, openai_schema, strict_schema
 from rho_wasm.adapters.shapes import Tools, arguments_text, as_map, data_url, failure_text, listed
 from rho_wasm.calls import ToolCall
-from rho_wasm.json_arguments import object_or_text
 from rho_wasm.loop import Model
 from rho_wasm.messages import Message, tool_message
 from rho_wasm.rendering import model_text
@@ -54,16 +54,17 @@ def calls_from_openai(message: Any) -> list[ToolCall]:
     """The calls of an assistant's message: a ``ChatCompletionMessage``, or what came over the wire.
 
     Arguments that are no JSON object stay the text that the model wrote: the runner says what is wrong with it, or
-    reads past it. Calls of anything else than functions are not the host's, and left out.
+    reads past it; and so do those of more than 4 KiB, which take long to read. Calls of anything else than functions
+    are not the host's, and left out. Raises :class:`rho_wasm.adapters.answered.BadAnswer` for one without id or name.
     """
-    calls = as_map(message).get("tool_calls") or ()
-    functions = ((call["id"], call["function"]) for call in map(as_map, calls) if call.get("type") == "function")
-    return [_call(id, function) for id, function in functions]
+    calls = maps_of(as_map(message).get("tool_calls"), where="tool_calls")
+    return [_call(call, f"tool_calls[{n}]") for n, call in enumerate(calls) if call.get("type") == "function"]
 
 
-def _call(id: str, function: Mapping[str, Any]) -> ToolCall:
-    arguments: Any = object_or_text(function.get("arguments") or "")
-    return ToolCall(id=id, name=function["name"], arguments=arguments)
+def _call(call: Mapping[str, Any], where: str) -> ToolCall:
+    function, inside = map_of(call.get("function"), where=f"{where}.function"), f"{where}.function"
+    arguments: Any = arguments_of(function, where=inside)
+    return ToolCall(text_of(call, "id", where=where), text_of(function, "name", where=inside), arguments)
 
 
 def message_from_openai(message: Any) -> Message:

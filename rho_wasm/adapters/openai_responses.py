@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from rho_wasm.adapters.answered import arguments_of, maps_of, text_of
 from rho_wasm.adapters.openai import awaited, function_to_openai
 from rho_wasm.adapters.shapes import Tools, arguments_text, as_map, data_url, failure_text, listed
 from rho_wasm.calls import ToolCall
-from rho_wasm.json_arguments import object_or_text
 from rho_wasm.loop import Model
 from rho_wasm.messages import Message, tool_message
 from rho_wasm.results import ToolResult
@@ -40,23 +40,24 @@ def tools_to_responses(tools: Tools, *, strict: bool = False) -> list[dict[str, 
 def calls_from_responses(response: Any) -> list[ToolCall]:
     """The function calls of a ``Response``, or of what came over the wire. For arguments that are no JSON object see
     :func:`rho_wasm.adapters.openai.calls_from_openai`."""
-    calls = [item for item in _output(response) if item.get("type") == "function_call"]
-    return [_call(item) for item in calls]
+    items = enumerate(_output(response))
+    return [_call(item, f"output[{n}]") for n, item in items if item.get("type") == "function_call"]
 
 
-def _call(item: Mapping[str, Any]) -> ToolCall:
-    arguments: Any = object_or_text(item.get("arguments") or "")
-    return ToolCall(id=item["call_id"], name=item["name"], arguments=arguments)
+def _call(item: Mapping[str, Any], where: str) -> ToolCall:
+    arguments: Any = arguments_of(item, where=where)
+    return ToolCall(text_of(item, "call_id", where=where), text_of(item, "name", where=where), arguments)
 
 
 def _output(response: Any) -> list[Mapping[str, Any]]:
-    return [as_map(item) for item in as_map(response).get("output") or ()]
+    return maps_of(as_map(response).get("output"), where="output")
 
 
 def message_from_responses(response: Any) -> Message:
     """An assistant's message for :class:`rho_wasm.ToolLoop`."""
     output = _output(response)
-    parts = [part for item in output if item.get("type") == "message" for part in item.get("content") or ()]
+    said = [item.get("content") for item in output if item.get("type") == "message"]
+    parts = [part for content in said for part in maps_of(content, where="content")]
     texts = [str(part.get("text") or part.get("refusal") or "") for part in parts]
     return {
         "role": "assistant",
