@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 from rho_wasm.answers import is_host_made, takes_copies
 from rho_wasm.errors import SchemaInvalid
@@ -15,6 +15,8 @@ from rho_wasm.tools import Tool
 from rho_wasm.untrusted import unsafe_characters
 
 __all__ = ["KnownTool", "Shadowed", "ToolSchemas", "ToolSnapshot"]
+
+_MAX_DESCRIPTION_BYTES: Final = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,16 +77,16 @@ class ToolSnapshot(Mapping[str, Tool]):
 class KnownTool:
     """What is worked out once of a tool that is offered, for all of its calls.
 
-    ``schema`` is that of its arguments, compiled; or what is wrong with it. ``host_made`` and ``takes_copies`` are what
-    answers.py asks of its handler; ``may_refuse`` says that this has a ``refusal`` to be asked before each call, and
-    ``generation`` which one it comes from, None for none. ``answers_any``: it declares no schema of its answers.
+    ``schema`` is that of its arguments, compiled; or what is wrong with the tool. ``host_made`` and ``takes_copies``
+    are what answers.py asks of its handler; ``may_refuse`` says that this has a ``refusal`` to be asked before each
+    call, and ``generation`` which one it comes from, None for none. ``answers_any``: it declares no schema of its
+    answers.
     Nothing here refers to the handler, which may refer to its tool: what is known must not keep that alive.
     """
 
     __slots__ = ("_output", "answers_any", "generation", "host_made", "may_refuse", "schema", "takes_copies")
 
     def __init__(self, tool: Tool) -> None:
-        self.schema = _compiled(tool)
         self.answers_any = tool.output_schema is None
         self._output: ArgumentSchema | None = None
         self.host_made = is_host_made(tool)
@@ -92,6 +94,13 @@ class KnownTool:
         self.may_refuse = callable(getattr(tool.handler, "refusal", None))
         generation = getattr(tool.handler, "generation", None)
         self.generation: int | None = generation if type(generation) is int else None
+        self.schema = _compiled(tool)
+        # That of a generation was compiled when it was staged, and need not be before it is called.
+        if self.generation is None and not self.answers_any and not isinstance(self.schema, SchemaInvalid):
+            try:
+                self.output(tool)
+            except SchemaInvalid as error:
+                self.schema = SchemaInvalid(f"the schema of its answers cannot be used: {error.detail}")
 
     def output(self, tool: Tool) -> ArgumentSchema:
         """The schema of the answers of ``tool``, compiled when it is first asked for. Raises :class:`SchemaInvalid`."""
@@ -148,7 +157,12 @@ class ToolSchemas:
 
 def _compiled(tool: Tool) -> ArgumentSchema | SchemaInvalid:
     try:
-        if tool.untrusted and (character := _unsafe([tool.description, tool.input_schema])) is not None:
+        if (size := len(tool.description.encode("utf-8", "replace"))) > _MAX_DESCRIPTION_BYTES:
+            raise SchemaInvalid(
+                f"its description has {size} bytes, at most {_MAX_DESCRIPTION_BYTES} are shown to a model"
+            )
+        shown = [tool.description, tool.input_schema, tool.output_schema]
+        if tool.untrusted and (character := _unsafe(shown)) is not None:
             raise SchemaInvalid(f"its description or schema carries {character}")
         return ArgumentSchema(tool.input_schema)
     except SchemaInvalid as error:

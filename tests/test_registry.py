@@ -480,3 +480,28 @@ def test_schemas_are_compiled_once_and_let_go_with_their_tool() -> None:
     del tool
     gc.collect()
     assert len(schemas) == 0
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        {"type": "nope"},
+        {"$ref": "http://evil.example/schema"},
+        {"type": "object", "properties": {"a": {"pattern": "(?=x)"}}},
+        {"type": "object", "description": "x" * 70_000},
+        {"type": "object", "description": "\u202e"},
+        {"type": "object", "properties": {"\U000e0041": {}}},
+    ],
+)
+def test_the_schema_of_answers_is_looked_at_before_anybody_is_shown_it(answers: dict[str, Any]) -> None:
+    tool = echo().replace(output_schema=answers, untrusted=True)
+    with pytest.raises(SchemaInvalid):
+        ToolRegistry([]).register(tool)
+    offered = ToolRegistry([], sources=[FakeSource(tool)])
+    assert offered.list() == ()
+    assert offered.lookup(tool.name) is None
+
+
+def test_a_description_has_a_bound() -> None:
+    with pytest.raises(SchemaInvalid, match="65536"):
+        ToolRegistry([]).register(echo().replace(description="x" * 65_537))
