@@ -12,23 +12,24 @@ import anyio
 from mcp.server.stdio import stdio_server
 
 from rho_wasm.errors import RhoError
+from rho_wasm.server.bodies import MAX_PARTS, is_dense
 from rho_wasm.server.server import McpServer
 
 __all__ = ["LineTooLong", "Lines", "Writer", "serve_stdio"]
 
-MAX_LINE_BYTES = 16 * 1024 * 1024
-"""Of one message. A client that sends more is not answered any more: what follows cannot be told from it."""
+MAX_LINE_BYTES = 4 * 1024 * 1024
+"""Of one message: 1 MiB of arguments, however they are escaped. A client that sends more is not answered any more."""
 
 _READ_BYTES = 64 * 1024
 
 
 class LineTooLong(RhoError):
-    """The client sent a message without end."""
+    """The client sent a message without end, or one that would take long to parse."""
 
     reason = "line_too_long"
 
-    def __init__(self, limit: int) -> None:
-        super().__init__(f"the client sent a message of more than {limit} bytes")
+    def __init__(self, limit: int, unit: str = "bytes") -> None:
+        super().__init__(f"the client sent a message of more than {limit} {unit}")
 
 
 async def serve_stdio(server: McpServer) -> None:
@@ -37,7 +38,7 @@ async def serve_stdio(server: McpServer) -> None:
     While it does, standard input is empty for everybody else in this process and its children, and what they print goes
     to standard error. No thread waits for the client, so that a signal ends this at once.
 
-    Raises :class:`LineTooLong` for a message of more than 16 MiB.
+    Raises :class:`LineTooLong` for a message of more than 4 MiB or 100,000 values.
     """
     with _claimed() as (wire_in, wire_out):
         # The SDK takes any lines to read and anything to write to, and says that it wants files.
@@ -63,7 +64,7 @@ def _claimed() -> Iterator[tuple[int, int]]:
 
 
 class Lines:
-    """The lines that arrive on a descriptor, each at most ``limit`` bytes long."""
+    """The lines that arrive on a descriptor, each at most ``limit`` bytes long and none too dense to be parsed."""
 
     def __init__(self, descriptor: int, *, limit: int = MAX_LINE_BYTES) -> None:
         self._descriptor = descriptor
@@ -78,11 +79,18 @@ class Lines:
                 waiting = rest
                 for line in lines:
                     if line.strip():
-                        yield line.decode("utf-8", "replace")
+                        yield self._text(line)
             if len(waiting) > self._limit:
                 raise LineTooLong(self._limit)
         if waiting.strip():
-            yield waiting.decode("utf-8", "replace")
+            yield self._text(waiting)
+
+    def _text(self, line: bytearray) -> str:
+        if len(line) > self._limit:
+            raise LineTooLong(self._limit)
+        if is_dense(line):
+            raise LineTooLong(MAX_PARTS, "values")
+        return line.decode("utf-8", "replace")
 
     async def _read(self) -> bytes:
         try:

@@ -40,6 +40,15 @@ async def test_a_message_without_end_is_not_kept() -> None:
             [line async for line in Lines(reading, limit=10_000)]
 
 
+async def test_a_message_that_would_take_long_to_parse_is_not_parsed() -> None:
+    line = b"[" * 100_001 + b"\n"
+    with pipe() as (reading, writing):
+        async with anyio.create_task_group() as group:
+            group.start_soon(Writer(writing).write, line.decode())
+            with pytest.raises(LineTooLong, match="100000 values"):
+                [line async for line in Lines(reading)]
+
+
 async def test_waiting_for_a_line_is_ended_by_a_cancellation_at_once() -> None:
     with pipe() as (reading, _), anyio.move_on_after(0.01) as scope:
         [line async for line in Lines(reading)]
