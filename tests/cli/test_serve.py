@@ -37,6 +37,12 @@ def test_an_address_that_others_reach_is_refused_without_a_token(
     assert "need a token of at least 32 characters" in told["error"]["message"]
 
 
+def test_a_language_of_a_workshop_without_the_workshop_is_wrong_usage(command: Command) -> None:
+    code, told = command("serve", "mcp", "--workshop-language", "wat")
+    assert (code, told["error"]["reason"]) == (2, "usage")
+    assert "--workshop-language is for --workshop" in told["error"]["message"]
+
+
 @pytest.mark.parametrize("token", ["", "x" * 31, " ".join("ab" * 20), "é" * 40])
 def test_a_token_that_could_be_guessed_or_not_sent_is_refused_and_not_shown(tmp_path: Path, token: str) -> None:
     file = tmp_path / "token"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -106,16 +107,34 @@ async def test_what_the_source_says_holds_over_the_call_and_the_difference_is_to
     assert "a description of its own" in warnings
     assert "declares its arguments itself" in warnings
     assert "kv.get" in warnings
-    source = 'from rho import tool\n\n@tool\ndef tool_(text: str) -> int:\n    """Counts."""\n    return 1\n'
-    told = await session.done(
-        "write_tool",
-        language="python",
-        source=source,
-        name="tool_",
-        examples=[{"arguments": {"text": "a b"}, "answer": 2}],
-    )
-    assert (told["examples"]["passed"], told["examples"]["failed"][0]["answer"]) == (0, {"ok": 1})
-    assert "not kept" in told["warnings"][0]
+    assert '@tool(capabilities=["kv.get"])' in warnings
+
+
+@pytest.mark.parametrize("language", ["python", "javascript", "typescript", "c"])
+async def test_examples_beside_a_source_that_declares_itself_are_asked_at_the_switch(
+    engines: None, language: str
+) -> None:
+    source = IDIOMS[language].replace("NAME", "tool")
+    own = 1 if language == "python" else 0
+    right = 3 if language == "c" else 2
+    async with opened(workshop=Workshop(), policy=Policy()) as host:
+        session = Session(host)
+        wrong = [{"arguments": {"text": "a b"}, "answer": 7}]
+        told = await written(session, language, source, examples=wrong)
+        assert (told["examples"]["passed"], told["examples"]["of"]) == (own, own + 1)
+        assert "no to candidate" in (await session.refused("switch_tools", candidate=told["candidate"])).text
+        kept = [{"arguments": {"text": "a b"}, "answer": right}, {"arguments": {"text": "c d"}, "answer": right}]
+        told = await written(session, language, source, examples=kept)
+        # Of the source's own and the same in the call one is kept.
+        assert told["examples"] == {"passed": 2, "of": 2}
+        candidate = host.store.generation(told["candidate"])
+        artifact = host.store.artifact(candidate.tools["tool"].artifact)
+        assert artifact.source == source
+        await session.done("switch_tools", candidate=told["candidate"])
+        # Whoever gets it with its source makes the same bytes of it.
+        elsewhere = await host.source.stage([replace(artifact, provenance="claimed")], author="operator")
+        await host.source.review(elsewhere.number)
+        assert host.store.artifact(artifact.sha256).provenance == "built here"
 
 
 @pytest.mark.parametrize(
