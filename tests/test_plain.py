@@ -116,6 +116,22 @@ def test_the_form_is_the_canonical_one_of_another_encoder(value: Any) -> None:
     assert plain.encode(value) == cbor2.dumps(value, canonical=True)
 
 
+@pytest.mark.parametrize("step", [1, 3, 50, 2_000])
+def test_what_is_encoded_in_steps_has_the_bytes_of_the_whole(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [{"name": f"n{number}", "at": [number, 0.5, None], "inner": {"k" * number: {}}} for number in range(300)]
+    values: list[Any] = [
+        rows,
+        {f"k{number}": row for number, row in enumerate(rows)},
+        [[[rows]]],
+        [1.5] * 300,
+        [{}] * 30,
+    ]
+    wholes = [plain.encode(value) for value in values]
+    monkeypatch.setattr(plain, "_STEP_ITEMS", step)
+    assert [plain.encode(value) for value in values] == wholes
+    assert [plain.decode(whole) for whole in wholes] == values
+
+
 def test_encoding_leaves_the_value_as_it_was() -> None:
     value = {"bb": [{"b": 0, "a": 1}], "a": 1.5}
     plain.encode(value)

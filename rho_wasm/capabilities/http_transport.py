@@ -43,7 +43,7 @@ __all__ = [
 _READ_BYTES: Final = 16 * 1024
 _MOST_ATTEMPTS: Final = 4
 _FRAMING_BYTES: Final = 64 * 1024
-_PIECE_BYTES: Final = 64
+_PIECE_BYTES: Final = 256
 """What a piece of the content counts for beside its bytes: a million chunks of one byte take their time to parse."""
 
 TRANSPORT_ERRORS: Final = (

@@ -325,6 +325,13 @@ def test_a_deadline_is_a_strike_only_if_the_guest_ran_for_half_of_it(
     assert is_strike(result_of("deadline"), ended, deadline_ms=1_000, policy=StrikePolicy()) is struck
 
 
+@pytest.mark.parametrize(("host_ms", "struck"), [(250, True), (249, False)])
+def test_what_the_host_computed_for_the_guest_is_the_guests(host_ms: float, struck: bool) -> None:
+    ended = meter(cpu_ms=250)
+    ended.host_cpu_ms = host_ms
+    assert is_strike(result_of("deadline"), ended, deadline_ms=1_000, policy=StrikePolicy()) is struck
+
+
 @pytest.mark.parametrize(
     ("cpu_ms", "at_once", "struck"),
     [

@@ -1,0 +1,65 @@
+"""Host calls with much in them: which thread answers them, and what they cost."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import anyio.lowlevel
+import pytest
+
+from rho_wasm import plain
+from rho_wasm.sandbox import Sandbox
+from rho_wasm.sandbox.guest_call import HOST_ITEM_FUEL
+from tests.sandbox.guests import Granting, Waiting, answering, called, data
+
+BYTES = 3_000
+
+
+@pytest.fixture
+def anyio_backend(slow_on_trio: str) -> str:
+    return slow_on_trio
+
+
+@pytest.fixture(name="sandbox")
+def _sandbox(native_first: Sandbox) -> Sandbox:
+    return native_first
+
+
+def asks(value: Any) -> bytes:
+    """A guest that asks for the clock with ``value``."""
+    request = plain.encode({"arguments": {"value": value}, "capability": "clock"})
+    assert len(request) > BYTES
+    ask = f"(drop (call $host_call (i32.const 4096) (i32.const {len(request)})))"
+    return answering({"ok": 1}, before=ask, extra=data(4096, request), capabilities=("clock",))
+
+
+async def test_a_long_request_is_looked_at_by_another_thread(sandbox: Sandbox) -> None:
+    threads: list[int] = []
+
+    class Asked(Waiting):
+        def answer_now(self, capability: str, arguments: dict[str, Any], *, remaining_ms: float) -> Any:
+            threads.append(threading.get_ident())
+            return super().answer_now(capability, arguments, remaining_ms=remaining_ms)
+
+    async def answer(capability: str, arguments: dict[str, Any]) -> Any:
+        await anyio.lowlevel.checkpoint()
+        return arguments["value"]
+
+    ended = await called(sandbox, asks([1] * BYTES), capabilities=Asked(answer))
+    assert ended.error is None
+    assert len(threads) == 1
+    assert threads[0] != threading.get_ident()
+    assert ended.meter.host_cpu_ms + ended.meter.guest_cpu_ms > 0
+
+
+async def test_each_item_asked_and_answered_costs_fuel_beside_its_bytes(sandbox: Sandbox) -> None:
+    used: dict[str, int] = {}
+    values: dict[str, Any] = {"one": "x" * BYTES, "many": [1] * BYTES}
+    for name, value in values.items():
+        echo = Granting(lambda capability, arguments: arguments["value"])
+        ended = await called(sandbox, asks(value), capabilities=echo)
+        assert ended.error is None
+        assert ended.meter.fuel_used is not None
+        used[name] = ended.meter.fuel_used
+    assert used["many"] - used["one"] >= 2 * HOST_ITEM_FUEL * BYTES
