@@ -167,9 +167,9 @@ class RecordingPolicy(_Frozen):
     bytes_per_tool: PositiveInt = 4 * MIB
     """All that is kept of one tool. A call that is larger alone, or than 1 MiB, is not kept."""
     skip: tuple[ToolPattern, ...] = ()
-    """Tools of which nothing is kept, also not by way of a tool that called them: names, or prefixes ending in ``*``."""
+    """Tools of which nothing is kept, also not through a tool that called them: names, or prefixes ending in ``*``."""
     gate_calls: NaturalInt = 50
-    """How many of a tool's latest calls the gate ``replay`` runs on a candidate."""
+    """How many of a tool's latest calls the gate ``replay`` runs on a candidate; failed ones come last."""
 
     def records(self, tool: str) -> bool:
         """Whether calls of ``tool`` are kept."""

@@ -222,11 +222,13 @@ async def test_a_review_replays_for_whoever_looks_before_the_switch(cache: Nativ
 
 @pytest.mark.slow
 async def test_a_candidate_that_times_out_is_rejected(cache: NativeCache) -> None:
-    async with open_bench(cache, policy=policy()) as bench:
+    limits = {"tools": {"*": {"limits": {"fuel": 1_000_000}}}}
+    rules = Policy.parse({"gates": {"on": ["replay"]}, "recordings": {"on": True}} | limits)
+    async with open_bench(cache, policy=rules) as bench:
         await bench.go(artifact("calc"))
         await bench.call("calc", {"n": True})
         error = await rejected(bench, artifact("calc", body=SPINS_IF_TOLD))
-        assert "out_of_fuel (fuel=1000000000)" in error.problems[0]
+        assert "out_of_fuel (fuel=1000000)" in error.problems[0]
 
 
 @pytest.mark.slow
