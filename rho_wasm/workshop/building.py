@@ -128,9 +128,9 @@ def _declared(asked: Asked) -> tuple[str, ...]:
         told = f"description={_python(asked.description)}{options}"
         return (f"import rho as _rho\n{asked.name} = _rho.tool({told})({asked.name})\n",)
     more |= {"description": asked.description} | ({} if asked.schema is None else {"input": asked.schema})
-    text = f'import {{ tool as _rho_tool }} from "rho";\n_rho_tool({_json(more)}, {asked.name});\n'
+    text = f'import {{ tool as _rho_tool }} from "rho";\n_rho_tool({_javascript(more)}, {asked.name});\n'
     if asked.capabilities:
-        text += f"export const capabilities = {_json(asked.capabilities)};\n"
+        text += f"export const capabilities = {_javascript(asked.capabilities)};\n"
     return text, f"{text}export {{ {asked.name} }};\n"
 
 
@@ -139,8 +139,22 @@ def _python(value: Any) -> str:
     return ascii(jsonable(value))
 
 
-def _json(value: Any) -> str:
-    return json.dumps(jsonable(value), ensure_ascii=True)
+def _javascript(value: Any) -> str:
+    """The same for JavaScript, where one key of JSON sets something else: ``{"__proto__": ...}``."""
+    return _literal(jsonable(value))
+
+
+def _literal(value: Any) -> str:
+    if type(value) is dict:
+        return f"{{{', '.join(f'{_key(key)}: {_literal(item)}' for key, item in value.items())}}}"
+    if type(value) is list:
+        return f"[{', '.join(map(_literal, value))}]"
+    return json.dumps(value, ensure_ascii=True)
+
+
+def _key(key: str) -> str:
+    text = json.dumps(key, ensure_ascii=True)
+    return f"[{text}]" if key == "__proto__" else text
 
 
 def _declares_nothing(error: BuildError) -> bool:
