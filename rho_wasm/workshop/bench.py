@@ -9,6 +9,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
+import anyio
 import anyio.to_thread
 
 from rho_wasm.calls import ToolContext
@@ -27,8 +28,10 @@ from rho_wasm.toolchains import ImageBuilder
 from rho_wasm.untrusted import inert
 from rho_wasm.workshop.authors import Authors, Foreign
 from rho_wasm.workshop.limits import WorkshopLimits
-from rho_wasm.workshop.rates import Places, Rates
+from rho_wasm.workshop.places import Places
+from rho_wasm.workshop.rates import Rates, Taken
 from rho_wasm.workshop.recent import RecentCalls
+from rho_wasm.workshop.room import Room
 from rho_wasm.workshop.switching import Switching
 
 __all__ = ["Bench"]
@@ -61,6 +64,8 @@ class Bench:
         self.authors = authors
         self.rates = rates
         self.places = Places(at_once=limits.at_once, waiting=limits.waiting)
+        self._room = Room(limits.open_candidates, clock=rates.clock)
+        self._staging = anyio.Lock()
         self.switching = Switching(source)
         self.recent = RecentCalls()
 
@@ -76,6 +81,14 @@ class Bench:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.switching.__aexit__(kind, error, trace)
+
+    def hear(self, context: ToolContext) -> None:
+        """A session that does something has not ended: what waits of it stays longer than what others left."""
+        self._room.hear(self.authors.of(context.session_id))
+
+    def take(self, what: str, context: ToolContext, *, most: int, of_all: int, times: int = 1) -> Taken:
+        """As :meth:`Rates.take`, for the session of a call."""
+        return self.rates.take(what, context.session_id, most=most, of_all=of_all, times=times)
 
     # Names.
 
@@ -94,6 +107,7 @@ class Bench:
 
     async def foreign(self, context: ToolContext) -> Foreign:
         """The names that are somebody else's."""
+        self.hear(context)
         return await anyio.to_thread.run_sync(self.authors.foreign, self.store, context.session_id)
 
     def check_own(self, names: Sequence[str], foreign: Foreign) -> None:
@@ -121,6 +135,7 @@ class Bench:
 
     async def candidates(self, context: ToolContext) -> list[Candidate]:
         """The same, not on the event loop's thread."""
+        self.hear(context)
         return await anyio.to_thread.run_sync(self.own_candidates, context.session_id)
 
     async def candidate(self, number: int, context: ToolContext) -> Candidate:
@@ -149,38 +164,47 @@ class Bench:
     ) -> Candidate:
         """A candidate of this session. It takes the place of its older open ones that bring the same tools.
 
-        Raises :class:`Failed` where there are too many, :class:`RhoError` as ``DynamicSource.stage`` does.
+        Where there is no room those go that :class:`Room` says. Raises :class:`Failed` where there are too many,
+        :class:`RhoError` as ``DynamicSource.stage`` does.
         """
         author = self.authors.of(context.session_id)
         limits = self.limits
         names = {name for artifact in artifacts for name in artifact.tools} | set(remove)
-        everybodys = await anyio.to_thread.run_sync(self._open)
-        older = [
-            each
-            for each in everybodys
-            if each.author == author and each.changes.names <= names and not self.switching.waits(each.number)
-        ]
-        if len(everybodys) - len(older) >= limits.open_candidates:
-            raise Failed(
-                f"not now: {len(everybodys)} candidates of the workshop are open, of {limits.open_candidates} that may "
-                "be. Switch those that can be switched; some may wait for a person (tool_status lists them)",
-                details={"reason": "too_many_candidates", "limit": limits.open_candidates},
-            )
-        self.rates.take(
-            "candidates", context.session_id, most=limits.stages_per_hour, of_all=limits.stages_per_hour_of_all
-        )
-        candidate = await self.source.stage(artifacts, remove, author=author, note=note)
-        why = f"candidate {candidate.number} takes its place"
-        for each in older:
+        self.hear(context)
+        async with self._staging:
+            everybodys, approved = await anyio.to_thread.run_sync(self._open)
+
+            def kept(each: Candidate) -> bool:
+                return each.number in approved or self.switching.waits(each.number)
+
+            older = [
+                each
+                for each in everybodys
+                if each.author == author and each.changes.names <= names and not self.switching.waits(each.number)
+            ]
+            gone = self._room.making(author, [each for each in everybodys if each not in older], kept=kept)
+            with self.take("candidates", context, most=limits.stages_per_hour, of_all=limits.stages_per_hour_of_all):
+                candidate = await self.source.stage(artifacts, remove, author=author, note=note)
+            await self._reject(older, author, f"candidate {candidate.number} takes its place")
+            await self._reject(gone, author, f"candidate {candidate.number} needed its room, write it again")
+        return candidate
+
+    async def discard(self, candidates: Sequence[Candidate], context: ToolContext) -> None:
+        """They can never become live. Raises :class:`StoreError`."""
+        await self._reject(candidates, self.authors.of(context.session_id), "it was discarded")
+
+    async def _reject(self, candidates: Sequence[Candidate], author: str, why: str) -> None:
+        for each in candidates:
             # Another session, or a person, may have decided about it meanwhile.
             with suppress(UnknownGeneration):
                 await anyio.to_thread.run_sync(partial(self.store.reject, each.number, by=author, note=why))
-        return candidate
 
-    def _open(self) -> list[Candidate]:
-        """Open candidates of all sessions of this workshop."""
+    def _open(self) -> tuple[list[Candidate], frozenset[int]]:
+        """Open candidates of all sessions of this workshop, and those of them that a person said yes to."""
         everybodys = Authors(self.authors.workshop)
-        return [each for each in self.store.authorship.candidates() if everybodys.own(each.author, None)]
+        found = [each for each in self.store.authorship.candidates() if everybodys.own(each.author, None)]
+        said = [self.store.approvals.get(each.number) for each in found]
+        return found, frozenset(approval.number for approval in said if approval is not None and approval.yes)
 
     def gates(self) -> list[str]:
         """The switch gates that will be asked, in their order."""

@@ -29,19 +29,20 @@ def roll_back_tools(bench: Bench) -> Tool:
     """The tool. A generation of somebody else on the way back is never undone."""
 
     async def roll_back(arguments: Mapping[str, Any], context: ToolContext) -> Ok | Failed:
-        bench.rates.take(
-            "switches",
-            context.session_id,
-            most=bench.limits.switches_per_hour,
-            of_all=bench.limits.switches_per_hour_of_all,
+        limits = bench.limits
+        taken = bench.take(
+            "rollbacks", context, most=limits.rollbacks_per_hour, of_all=limits.rollbacks_per_hour_of_all
         )
         to = int(arguments["to"]) if "to" in arguments else None
         try:
-            live, target = await anyio.to_thread.run_sync(_target, bench, to, context)
-            author = bench.authors.of(context.session_id)
-            note = arguments.get("note", "") or "roll_back_tools"
-            check = partial(_check, bench, target.number, context)
-            now = await bench.source.rollback(target.number, author=author, note=note, live=live.number, check=check)
+            with taken:
+                live, target = await anyio.to_thread.run_sync(_target, bench, to, context)
+                author = bench.authors.of(context.session_id)
+                note = arguments.get("note", "") or "roll_back_tools"
+                check = partial(_check, bench, target.number, context)
+                now = await bench.source.rollback(
+                    target.number, author=author, note=note, live=live.number, check=check
+                )
         except RhoError as error:
             return refusal(error, "nothing was rolled back")
         changes = Changes.between(live.tools, now.tools).as_json()

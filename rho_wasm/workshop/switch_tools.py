@@ -32,19 +32,32 @@ def switch_tools(bench: Bench) -> Tool:
         if "candidate" in arguments and (one := int(arguments["candidate"])) not in numbers:
             numbers.insert(0, one)
         remove = list(dict.fromkeys(arguments.get("remove", ())))
-        if not numbers and not remove:
+        discard = [int(each) for each in dict.fromkeys(arguments.get("discard", ()))]
+        if not numbers and not remove and not discard:
             raise Failed("switch what? Give a candidate's number, or tools to remove", details={"reason": "nothing"})
-        bench.rates.take(
-            "switches",
-            context.session_id,
-            most=bench.limits.switches_per_hour,
-            of_all=bench.limits.switches_per_hour_of_all,
-        )
+        if both := [number for number in discard if number in numbers]:
+            raise Failed(
+                f"candidate {both[0]} cannot be switched and discarded: leave it out of one of the two",
+                details={"reason": "two_ways"},
+            )
+        limits = bench.limits
         try:
             parts = [await bench.candidate(number, context) for number in numbers]
-            candidate = await _one(bench, parts, remove, context, note=arguments.get("note", ""))
-            await _check_own(bench, candidate, context)
-            return await _activated(bench, candidate, context)
+            unwanted = [await bench.candidate(number, context) for number in discard]
+            if not parts and not remove:
+                await bench.discard(unwanted, context)
+                return Ok({"status": "discarded", "discarded": discard})
+            switches = bench.take(
+                "switches", context, most=limits.switches_per_hour, of_all=limits.switches_per_hour_of_all
+            )
+            with switches:
+                candidate = await _one(bench, parts, remove, context, note=arguments.get("note", ""))
+                await _check_own(bench, candidate, context)
+                await bench.discard(unwanted, context)
+            if bench.switching.waits(candidate.number):
+                switches.give_back()  # It is asked about already, and counted.
+            told = await _activated(bench, candidate, context)
+            return Ok({**told, "discarded": discard}) if discard else Ok(told)
         except RhoError as error:
             return refusal(error, "nothing was switched")
 
@@ -53,13 +66,15 @@ def switch_tools(bench: Bench) -> Tool:
         description=(
             "Makes candidates of write_tool live: from then on their tools are yours to call. Every gate is asked "
             "first; a person may have to say yes, which is told as waiting: call it again then. remove takes away "
-            "tools that were written here. Several changes go live together or not at all."
+            "tools that were written here. Several changes go live together or not at all. discard lets go of your "
+            "candidates that nobody needs."
         ),
         input_schema=schemas.arguments(
             {
                 "candidate": schemas.CANDIDATE,
                 "candidates": {"type": "array", "maxItems": _MOST, "items": schemas.CANDIDATE},
                 "remove": {"type": "array", "maxItems": _MOST, "items": schemas.TOOL_NAME},
+                "discard": {"type": "array", "maxItems": _MOST, "items": schemas.CANDIDATE},
                 "note": schemas.NOTE,
             }
         ),
@@ -105,7 +120,7 @@ async def _check_own(bench: Bench, candidate: Candidate, context: ToolContext) -
         bench.check_name(name, context)
 
 
-async def _activated(bench: Bench, candidate: Candidate, context: ToolContext) -> Ok:
+async def _activated(bench: Bench, candidate: Candidate, context: ToolContext) -> dict[str, Any]:
     before = bench.source.live()
     try:
         live = await bench.switching.activate(
@@ -114,11 +129,11 @@ async def _activated(bench: Bench, candidate: Candidate, context: ToolContext) -
     except GateRejected as rejected:
         if not rejected.waiting:
             raise
-        return Ok(_waiting(candidate, rejected.gate, [inert(each, limit=500) for each in rejected.told[:8]]))
+        return _waiting(candidate, rejected.gate, [inert(each, limit=500) for each in rejected.told[:8]])
     if live is None:
-        return Ok(_waiting(candidate, "approval", ["somebody, or something, is still being asked"]))
+        return _waiting(candidate, "approval", ["somebody, or something, is still being asked"])
     passed = await anyio.to_thread.run_sync(partial(_passed, bench, candidate))
-    return Ok(_told(live, before, candidate) | passed)
+    return _told(live, before, candidate) | passed
 
 
 def _passed(bench: Bench, candidate: Candidate) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
 from typing import Any
 
 import anyio.to_thread
@@ -29,24 +30,25 @@ def test_tool(bench: Bench) -> Tool:
 
     async def test(arguments: Mapping[str, Any], context: ToolContext) -> Ok | Failed:
         cases = _cases(arguments, bench)
-        bench.rates.take(
-            "test cases",
-            context.session_id,
-            most=bench.limits.cases_per_hour,
-            of_all=bench.limits.cases_per_hour_of_all,
-            times=len(cases),
+        limits = bench.limits
+        taken = bench.take(
+            "test cases", context, most=limits.cases_per_hour, of_all=limits.cases_per_hour_of_all, times=len(cases)
         )
         name = arguments["name"]
-        async with bench.places.one(context.session_id):
+        async with AsyncExitStack() as held:
             try:
-                generation = await chosen(bench, name, arguments.get("candidate"), context)
-                artifact = await bench.artifact(generation, name)
+                with taken:
+                    place = await held.enter_async_context(bench.places.one(context.session_id))
+                    generation = await chosen(bench, name, arguments.get("candidate"), context)
+                    artifact = await bench.artifact(generation, name)
                 told: list[dict[str, Any]] = []
                 passed: list[bool | None] = []
                 async with trial(
                     bench.sandbox, artifact, name, policy=bench.policy, limits=bench.host_limits
                 ) as trying:
-                    for case in cases:
+                    for number, case in enumerate(cases):
+                        if number:
+                            await place.pause()
                         tried = await trying.run(case)
                         passed.append(tried.passed)
                         told.append(tried.told if tried.passed is None else {"passed": tried.passed, **tried.told})

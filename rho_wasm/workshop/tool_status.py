@@ -29,6 +29,7 @@ def tool_status(bench: Bench) -> Tool:
     """The tool. It tells a session of its own calls, and of everybody's only numbers, reasons and function names."""
 
     async def status(arguments: Mapping[str, Any], context: ToolContext) -> Ok | Failed:
+        bench.hear(context)
         name = arguments.get("name")
         tell = partial(_all, bench, context) if name is None else partial(_one, bench, name, context)
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AsyncExitStack
 from typing import Any
 
 from rho_wasm.calls import ToolContext
@@ -19,6 +20,8 @@ from rho_wasm.workshop.bench import Bench
 from rho_wasm.workshop.building import Asked, Built, built
 from rho_wasm.workshop.hints import NETWORK
 from rho_wasm.workshop.idioms import IDIOMS
+from rho_wasm.workshop.places import Place
+from rho_wasm.workshop.rates import Taken
 from rho_wasm.workshop.telling import refusal, shown, told_build_error
 from rho_wasm.workshop.trying import Case, trial
 
@@ -26,6 +29,8 @@ __all__ = ["write_tool"]
 
 TIMEOUT_MS = 300_000
 """An interpreter that is made at its first use takes most of a minute, a native compiler too."""
+_CHEAP_S = 1.0
+"""What is refused within it took nothing of what others have: a source with a slip in it, mostly."""
 _FAILED_SHOWN = 4
 _NOTE_CHARS = 1_000
 _SCHEMA = (
@@ -102,15 +107,27 @@ async def _written(bench: Bench, asked: Asked, context: ToolContext) -> dict[str
     foreign = await bench.foreign(context)
     bench.check_own([asked.name], foreign)
     limits = bench.limits
-    bench.rates.take("builds", context.session_id, most=limits.builds_per_hour, of_all=limits.builds_per_hour_of_all)
-    async with bench.places.one(context.session_id):
-        made = await built(asked, bench.images, host_limits=bench.host_limits, tinycc=tinycc.is_installed())
+    builds = bench.take("builds", context, most=limits.builds_per_hour, of_all=limits.builds_per_hour_of_all)
+    async with AsyncExitStack() as held:
+        with builds:
+            place = await held.enter_async_context(bench.places.one(context.session_id))
+        made = await _build(bench, asked, builds)
         for name in made.artifact.tools:
             bench.check_name(name, context)
         bench.check_own(made.artifact.tools, foreign)
-        tried = await _examples(bench, made, asked.name, context)
+        tried = await _examples(bench, made, asked.name, context, place)
         candidate = await bench.stage([made.artifact], (), context, note=f"write_tool {asked.name}")
     return _told(bench, made, candidate, tried, asked.name)
+
+
+async def _build(bench: Bench, asked: Asked, builds: Taken) -> Built:
+    began = bench.rates.clock()
+    try:
+        return await built(asked, bench.images, host_limits=bench.host_limits, tinycc=tinycc.is_installed())
+    except BuildError:
+        if bench.rates.clock() - began < _CHEAP_S:
+            builds.give_back(own=False)
+        raise
 
 
 def _description(bench: Bench) -> str:
@@ -128,24 +145,20 @@ def _description(bench: Bench) -> str:
     return f"{text} In {language}, for example:\n{IDIOMS[language]}"
 
 
-async def _examples(bench: Bench, made: Built, name: str, context: ToolContext) -> dict[str, Any]:
+async def _examples(bench: Bench, made: Built, name: str, context: ToolContext, place: Place) -> dict[str, Any]:
     """How the examples of ``name`` came out, those of the source and those of the call."""
     declaration = made.artifact.manifest.tool(name)
     assert declaration is not None, "a build without the tool that was asked for is an error"
     given = [each.as_plain() for each in declaration.examples][: bench.limits.examples]
     if not given:
         return {}
-    bench.rates.take(
-        "test cases",
-        context.session_id,
-        most=bench.limits.cases_per_hour,
-        of_all=bench.limits.cases_per_hour_of_all,
-        times=len(given),
-    )
+    limits = bench.limits
+    bench.take("test cases", context, most=limits.cases_per_hour, of_all=limits.cases_per_hour_of_all, times=len(given))
     failed: list[dict[str, Any]] = []
     passed = 0
     async with trial(bench.sandbox, made.artifact, name, policy=bench.policy, limits=bench.host_limits) as trying:
         for example in given:
+            await place.pause()
             host = [{**request, "reply": reply} for request, reply in example.get("host", ())]
             case = Case(arguments=example["arguments"], expect=example["answer"], host=host)
             tried = await trying.run(case)

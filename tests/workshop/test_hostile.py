@@ -88,9 +88,9 @@ async def test_builds_and_candidates_of_an_hour_are_bounded_and_again_possible_a
         clock.advance(1_800)
         assert "again in 1800 seconds" in (await session.refused("write_tool", **written())).text
         await session.done("switch_tools", candidate=first["candidate"])
-        assert (await session.refused("roll_back_tools")).details["what"] == "switches"
         await session.done("test_tool", name="tool", cases=[{}, {}])
         assert (await session.refused("test_tool", name="tool", cases=[{}, {}])).details["what"] == "test cases"
+        assert (await session.refused("switch_tools", remove=["tool"])).details["what"] == "switches"
 
 
 @pytest.mark.slow
@@ -102,10 +102,43 @@ async def test_candidates_that_nobody_decides_about_do_not_pile_up() -> None:
         new = await session.done("write_tool", **written(name="first", source=wat("v2")))
         assert host.store.generation(old["candidate"]).state == "rejected"
         assert "takes its place" in (await session.refused("switch_tools", candidate=old["candidate"])).text
-        await host.source.stage([guest("second")], author="workshop:b")
-        result = await other.refused("write_tool", **written(name="third"))
+        result = await session.refused("write_tool", **written(name="second"))
         assert result.details["reason"] == "too_many_candidates"
+        left = await host.source.stage([guest("left")], author="workshop:ended")
+        await other.done("write_tool", **written(name="third"))
+        assert "needed its room" in host.store.generation(left.number).why
         assert (await session.done("switch_tools", candidate=new["candidate"]))["status"] == "live"
+
+
+async def test_what_was_refused_before_it_cost_anything_takes_no_switch_and_no_way_back() -> None:
+    limits = WorkshopLimits(switches_per_hour=1, rollbacks_per_hour=1, cases_per_hour=1)
+    async with opened(workshop=Workshop(languages=["wat"], limits=limits, clock=FixedClock())) as host:
+        session = Session(host)
+        for _ in range(3):
+            await session.refused("switch_tools", candidate=999_999)
+            await session.refused("switch_tools", remove=["nothing"])
+            await session.refused("roll_back_tools")
+            await session.refused("test_tool", name="nothing")
+        candidate = await host.source.stage([guest("tool")], author="workshop:a")
+        await session.done("test_tool", name="tool", candidate=candidate.number)
+        await session.done("switch_tools", candidate=candidate.number)
+        assert (await session.done("roll_back_tools"))["removed"] == ["tool"]
+        assert (await session.refused("roll_back_tools")).details["what"] == "rollbacks"
+
+
+async def test_a_model_lets_go_of_candidates_that_nobody_needs_and_of_no_others() -> None:
+    async with opened() as host:
+        session = Session(host)
+        mine = [await host.source.stage([guest(name)], author="workshop:a") for name in ("one", "two", "three")]
+        theirs = await host.source.stage([guest("theirs")], author="operator")
+        await session.refused("switch_tools", discard=[mine[0].number, theirs.number])
+        await session.refused("switch_tools", discard=[mine[0].number], candidate=mine[0].number)
+        told = await session.done("switch_tools", discard=[mine[0].number])
+        assert told == {"status": "discarded", "discarded": [mine[0].number]}
+        told = await session.done("switch_tools", candidate=mine[1].number, discard=[mine[2].number])
+        assert (told["status"], told["added"], told["discarded"]) == ("live", ["two"], [mine[2].number])
+        states = [host.store.generation(each.number).state for each in (*mine, theirs)]
+        assert states == ["rejected", "live", "rejected", "candidate"]
 
 
 async def test_a_test_runs_with_nothing_granted_and_is_counted_nowhere() -> None:

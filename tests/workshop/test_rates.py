@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import anyio
+from contextlib import suppress
+
 import pytest
 
 from rho_wasm import Failed
 from rho_wasm.testing import FixedClock
 from rho_wasm.workshop import WorkshopLimits
-from rho_wasm.workshop.rates import Places, Rates
-
-pytestmark = pytest.mark.anyio
+from rho_wasm.workshop.rates import Rates
 
 
 def test_beyond_a_sessions_bound_it_is_told_when_again_and_then_it_may() -> None:
@@ -56,34 +55,52 @@ def test_several_at_once_count_as_several_and_more_than_may_be_in_an_hour_never_
     rates.take("test cases", None, most=10, of_all=100, times=10)
 
 
-async def test_whoever_finds_no_place_is_sent_away_at_once_and_a_session_has_half_of_them() -> None:
-    places = Places(at_once=1, waiting=3)
-    inside: list[str] = []
-    leave = anyio.Event()
+def test_a_session_has_at_most_half_of_what_the_others_leave_so_that_one_cannot_use_it_up() -> None:
+    clock = FixedClock()
+    rates = Rates(clock)
+    took = []
+    for name in ("one", "two", "three", "four", "five"):
+        took.append(0)
+        with suppress(Failed):
+            while rates.take("switches", name, most=100, of_all=20):
+                took[-1] += 1
+    assert took == [10, 5, 3, 1, 1]
+    with pytest.raises(Failed, match="20 switches in the last hour in all sessions together, of 20"):
+        rates.take("switches", "six", most=100, of_all=20)
+    with pytest.raises(Failed, match="in this session, which leaves as many to others, of 10") as refused:
+        rates.take("rollbacks", "one", most=100, of_all=20, times=11)
+    assert refused.value.details["limit"] == 10
 
-    async def stay(session_id: str) -> None:
-        async with places.one(session_id):
-            inside.append(session_id)
-            await leave.wait()
 
-    async with anyio.create_task_group() as group:
-        for session_id in ("one", "one", "two"):
-            group.start_soon(stay, session_id)
-        await anyio.wait_all_tasks_blocked()
-        assert len(inside) == 1
-        with pytest.raises(Failed, match="2 of them of this session") as refused:
-            async with places.one("one"):
-                pass
-        assert refused.value.details["reason"] == "busy"
-        group.start_soon(stay, "three")
-        await anyio.wait_all_tasks_blocked()
-        with pytest.raises(Failed, match="4 builds and tests"):
-            async with places.one("four"):
-                pass
-        leave.set()
-    assert sorted(inside) == ["one", "one", "three", "two"]
-    async with places.one("one"):
-        pass
+def test_when_a_share_grows_again_is_told_to_the_second() -> None:
+    clock = FixedClock()
+    rates = Rates(clock)
+    rates.take("builds", "other", most=9, of_all=6, times=3)
+    clock.advance(100)
+    rates.take("builds", "one", most=9, of_all=6, times=2)
+    clock.advance(100)
+    with pytest.raises(Failed) as refused:
+        rates.take("builds", "one", most=9, of_all=6)
+    assert refused.value.details["retry_after_s"] == 3_400
+    clock.advance(3_400)
+    rates.take("builds", "one", most=9, of_all=6)
+
+
+def test_what_did_not_happen_is_given_back_and_what_cost_little_counts_for_its_session_alone() -> None:
+    rates = Rates(FixedClock())
+    for _ in range(10):
+        with pytest.raises(KeyError), rates.take("switches", "one", most=2, of_all=2):
+            raise KeyError
+    for _ in range(3):
+        rates.take("builds", "one", most=3, of_all=4).give_back(own=False)
+    with pytest.raises(Failed, match="3 builds in the last hour in this session, of 3"):
+        rates.take("builds", "one", most=3, of_all=4)
+    for _ in range(2):
+        rates.take("builds", "another", most=3, of_all=4)
+    taken = rates.take("builds", "third", most=3, of_all=4)
+    for _ in range(2):
+        taken.give_back()
+    rates.take("builds", "third", most=1, of_all=4)
 
 
 def test_no_bound_is_left_out() -> None:
