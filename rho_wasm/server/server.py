@@ -16,6 +16,8 @@ from mcp.server.lowlevel import NotificationOptions
 from mcp.server.models import InitializationOptions
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 from mcp.server.subscriptions import ListenHandler
+from mcp.shared.exceptions import MCPError
+from starlette.requests import Request
 
 from rho_wasm.events import Event, GenerationSwitched, SourceFailed, ToolProgress, ToolQuarantined
 from rho_wasm.names import WORKSHOP
@@ -25,7 +27,9 @@ from rho_wasm.server.calling import Calls
 from rho_wasm.server.catalogue import Catalogue
 from rho_wasm.server.changes import ToolChanges
 from rho_wasm.server.feed import EventFeed
+from rho_wasm.server.session_desk import peer_of
 from rho_wasm.server.sessions import Domain, session_of
+from rho_wasm.server.shares import Shares
 
 __all__ = ["McpServer"]
 
@@ -65,6 +69,7 @@ class McpServer(Server[Domain]):
         self.listeners = ListenHandler(
             self.changes.bus, max_subscriptions=_MAX_SUBSCRIPTIONS, max_buffered_events=_WAITING_CHANGES
         )
+        self._shares = Shares(_MAX_SUBSCRIPTIONS)
         self._catalogue = Catalogue(runner.registry, eager=eager)
         self._calls = Calls(runner, self._catalogue, eager=eager)
         super().__init__(
@@ -75,7 +80,7 @@ class McpServer(Server[Domain]):
             get_tool_input_schema=self._catalogue.input_schema,
             on_list_tools=self._list,  # type: ignore[arg-type]  # The SDK takes dicts; its overload names models only.
             on_call_tool=self._calls.call,  # type: ignore[arg-type]
-            on_subscriptions_listen=self.listeners,
+            on_subscriptions_listen=self._listen,
         )
         self.add_notification_handler(
             "notifications/initialized", types.NotificationParams, self.changes.tell_older_client
@@ -108,6 +113,15 @@ class McpServer(Server[Domain]):
     ) -> dict[str, Any]:
         cursor = None if params is None else params.cursor
         return self._catalogue.page(cursor, version=ctx.protocol_version, session=session_of(ctx))
+
+    async def _listen(
+        self, ctx: ServerRequestContext[Domain, Any], params: types.SubscriptionsListenRequestParams
+    ) -> types.SubscriptionsListenResult:
+        peer = peer_of(ctx.request.scope) if isinstance(ctx.request, Request) else ""
+        with self._shares.one(peer) as given:
+            if not given:
+                raise MCPError(types.INTERNAL_ERROR, f"One address has {self._shares.of_one} subscriptions at most")
+            return await self.listeners(ctx, params)
 
     def _hear(self, event: Event) -> None:
         if isinstance(event, ToolProgress):
