@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 
-from rho_wasm.arguments import check_in_thread, copied_arguments, mended_arguments
+from rho_wasm.arguments import check_in_thread, copied_arguments, guests_copy, mended_arguments
 from rho_wasm.calls import CallClock, CallMeter, RunningCall, ToolCall, ToolContext
 from rho_wasm.cancellation import Watermark, leaves, let_through
 from rho_wasm.declared_output import check_declared_output
@@ -171,11 +171,13 @@ class ToolRunner:
             schema, guest = known.schema, known.host_made
             if isinstance(schema, SchemaInvalid):
                 raise ToolError("not_found", tool=tool.name, detail=inert(str(schema)))
-            # The default executor would do no more with a guest than await it, and alters no arguments. So nobody but
-            # the guest's handler sees this copy, and it is made as that needs it.
+            # The default executor alters no guest's arguments: only its handler sees this copy, made as that needs it.
             in_order = known.takes_copies and type(self.executor) is DefaultExecutor
             try:
-                arguments, checked = copied_arguments(call.arguments, schema, tool=call.name, in_order=in_order)
+                if caller is None:
+                    arguments, checked = copied_arguments(call.arguments, schema, tool=call.name, in_order=in_order)
+                else:
+                    arguments, checked = await guests_copy(call.arguments, schema, tool=call.name, in_order=in_order)
                 if not checked:
                     await check_in_thread(arguments, schema, tool=call.name)
             except ToolError as refused:
