@@ -168,3 +168,17 @@ async def test_a_manual_call_is_surfaced_with_a_map_where_its_text_has_one_readi
         {"city": "Rome"},
     ]
     assert outcome.messages[-1]["tool_calls"][0].arguments == {"city": "Oslo"}
+
+
+async def test_many_values_are_mended_too_where_nobody_waits_for_them() -> None:
+    @tool
+    def total(numbers: list[int]) -> int:
+        """Adds."""
+        return sum(numbers)
+
+    given = {"numbers": ["1"] * 1_500}
+    result = await runner(total).run(called(given, "total"))
+    assert (result.value, SEEN in result.text) == (1_500, True)
+    assert given == {"numbers": ["1"] * 1_500}
+    refused = await runner(total).run(called({"numbers": ["1"] * 3_000}, "total"))
+    assert refused.reason == "invalid_arguments"
