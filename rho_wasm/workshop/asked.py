@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 from rho_wasm.capability_names import misnamed, misspelt
 from rho_wasm.frozen import thaw
 from rho_wasm.grants import BOUNDS
+from rho_wasm.manifest import ToolDeclaration
 from rho_wasm.plain import json_text
 from rho_wasm.results import Failed
 from rho_wasm.untrusted import inert
@@ -16,7 +17,7 @@ from rho_wasm.workshop.bench import Bench
 from rho_wasm.workshop.building import Asked
 from rho_wasm.workshop.trying import Case
 
-__all__ = ["asked_for", "no_capability"]
+__all__ = ["asked_for", "check_schemas", "no_capability"]
 
 _LANGUAGES = MappingProxyType(
     {
@@ -105,15 +106,28 @@ def _language(given: str, languages: Sequence[str]) -> str:
 
 
 def _schema(given: dict[str, Any]) -> dict[str, Any]:
-    """Raises :class:`Failed` for what are the properties of a schema and no schema: it would let anything through."""
-    properties = {name: value for name, value in given.items() if isinstance(value, dict)}
-    if not properties or any(word in given for word in _SCHEMA_WORDS):
-        return given
+    if (why := _without_properties(given)) is not None:
+        raise Failed(f"schema: {why}", details={"reason": "schema_without_properties"})
+    return given
+
+
+def check_schemas(tools: Iterable[ToolDeclaration]) -> None:
+    """Raises :class:`Failed` for a tool whose source says the same wrong."""
+    for tool in tools:
+        if (why := _without_properties(thaw(tool.input_schema))) is not None:
+            shown = inert(tool.name, limit=64)
+            raise Failed(f"the schema of {shown} in the source: {why}", details={"reason": "schema_without_properties"})
+
+
+def _without_properties(schema: dict[str, Any]) -> str | None:
+    """Why what looks like the properties of a schema is no schema: it would let anything through. Else None."""
+    properties = {name: value for name, value in schema.items() if isinstance(value, dict)}
+    if not properties or any(word in schema for word in _SCHEMA_WORDS):
+        return None
     meant, _ = json_text({"type": "object", "properties": properties, "required": list(properties)})
-    raise Failed(
-        f"properties is missing in schema, so it would let any arguments through: write it as "
-        f"{inert(meant, limit=_SHOWN_CHARS)}, where required names those that may not be left out",
-        details={"reason": "schema_without_properties"},
+    return (
+        f"properties is missing, so it would let any arguments through: write it as "
+        f"{inert(meant, limit=_SHOWN_CHARS)}, where required names those that may not be left out"
     )
 
 

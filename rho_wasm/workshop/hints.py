@@ -31,7 +31,7 @@ _WEB = re.compile(
 )
 _DENIED = re.compile(r"HostError\b.*\b(denied|quota|unavailable|invalid_arguments)\b", re.DOTALL)
 _NO_HEADER = re.compile(r"include file '[^']+' not found|'[^']+' file not found")
-_NOT_DEFINED = re.compile(r"is not defined anywhere|undefined symbol")
+_NOT_DEFINED = re.compile(r"is not defined anywhere|undefined symbol|implicit declaration of function")
 _LOOKED_AT = 2_000
 
 
@@ -41,7 +41,11 @@ def source_hint(message: str, language: str) -> str | None:
     if language == "c":
         if _NO_HEADER.search(text) is not None:
             return f"there is no C library, only rho.h, which a tool includes alone; a tool looks like this:\n{_c()}"
-        return f"a tool in c looks like this:\n{_c()}" if _NOT_DEFINED.search(text) is not None else None
+        return (
+            f"there is only what rho.h has and what the source defines; a tool looks like this:\n{_c()}"
+            if _NOT_DEFINED.search(text) is not None
+            else None
+        )
     return _network(text, language)
 
 

@@ -15,7 +15,7 @@ from rho_wasm.toolchains import tinycc
 from rho_wasm.tools import Tool
 from rho_wasm.untrusted import inert
 from rho_wasm.workshop import schemas
-from rho_wasm.workshop.asked import asked_for, no_capability
+from rho_wasm.workshop.asked import asked_for, check_schemas, no_capability
 from rho_wasm.workshop.bench import Bench
 from rho_wasm.workshop.building import Asked, Built, built
 from rho_wasm.workshop.hints import NETWORK
@@ -115,6 +115,7 @@ async def _written(bench: Bench, asked: Asked, context: ToolContext) -> dict[str
         for name in made.artifact.tools:
             bench.check_name(name, context)
         bench.check_own(made.artifact.tools, foreign)
+        check_schemas(made.artifact.manifest.tools)
         tried = await _examples(bench, made, asked.name, context, place)
         candidate = await bench.stage([made.artifact], (), context, note=f"write_tool {asked.name}")
     return _told(bench, made, candidate, tried, asked.name)

@@ -19,6 +19,7 @@ from rho_wasm.workshop.telling import told_build_error
         ("c", "include file 'stdio.h' not found", '#include "rho.h"'),
         ("c", "'curl/curl.h' file not found", '#include "rho.h"'),
         ("c", "rho_call is not defined anywhere", "RHO_GUEST"),
+        ("c", "implicit declaration of function 'printf'", "only what rho.h has"),
     ],
 )
 def test_a_source_that_wants_what_is_not_there_is_told_what_is(language: str, message: str, said: str) -> None:

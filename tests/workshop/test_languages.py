@@ -161,6 +161,14 @@ async def test_a_source_that_is_wrong_says_its_line_and_the_text_of_it(
         assert source.splitlines()[int(number) - 1].strip() in result.text
 
 
+async def test_a_schema_without_properties_is_refused_in_a_source_too(session: Session) -> None:
+    source = (
+        IDIOMS["python"].replace("NAME", "tool").replace("@tool(", '@tool(input_schema={"text": {"type": "string"}}, ')
+    )
+    refused = await session.refused("write_tool", language="python", source=source, name="tool")
+    assert "the schema of tool in the source: properties is missing" in refused.text
+
+
 async def test_a_source_that_loops_while_it_is_loaded_is_stopped_and_told_where_work_belongs(session: Session) -> None:
     result = await session.refused("write_tool", language="python", source="while True: pass", name="tool")
     assert result.details["reason"] == "build_timeout"
