@@ -163,10 +163,9 @@ async def test_a_written_tool_has_what_the_policy_grants_to_its_name_and_is_told
                 name=name,
                 description="A tool.",
                 schema=SPEAKING,
-                capabilities=["kv.get", "kv.gett"],
+                capabilities=["kv.get"],
             )
-            mistyped = "no capability that ships is called kv.gett; did you mean kv.get?"
-            assert told["capabilities"] == {"kv.get": granted, "kv.gett": mistyped}
+            assert told["capabilities"] == {"kv.get": granted}
 
 
 @pytest.mark.slow
