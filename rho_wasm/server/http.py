@@ -46,8 +46,9 @@ class HttpLimits:
     concurrency: int = 4_096
     """Connections at once, fewer where the process may not have as many descriptors. An idle one makes room for the
     next; where none is idle, the next is closed."""
-    strangers: int = 256
-    """Of them those that have not sent a request that was let in: the oldest makes room for the next."""
+    strangers: int = 1_024
+    """Of them those that sent no request yet that was let in, half of all at most: the oldest makes room for the next.
+    As many honest clients may come in one moment."""
     request_s: float = 10.0
     """From being accepted, or from the first byte of a request, until it is let in. Then the connection is closed."""
     headers_bytes: int = 64 * 1024
