@@ -207,7 +207,7 @@ async def test_an_answer_that_its_annotation_allows_is_made_plain(annotation: An
         (str, None, "the answer, a NoneType, is not the str of its annotation"),
         (None, "more", "the answer, a str"),
     ],
-    ids=str,
+    ids=["value", "item", "object", "list", "model", "none", "more"],
 )
 @pytest.mark.parametrize("kind", ["async", "thread", "quick"])
 async def test_an_answer_that_its_annotation_does_not_allow_is_the_hosts_fault(

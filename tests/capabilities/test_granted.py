@@ -104,7 +104,9 @@ def test_an_answer_that_is_too_large_is_a_quota_and_one_that_is_not_plain_a_faul
         call.answer_now("host.odd", {"deep": False}, remaining_ms=1.0)
 
 
-@pytest.mark.parametrize("value", [object(), {"nested": [object()]}, len, int], ids=str)
+@pytest.mark.parametrize(
+    "value", [object(), {"nested": [object()]}, len, int], ids=["object", "nested", "function", "type"]
+)
 def test_what_has_nothing_to_read_but_a_name_is_no_answer(value: Any) -> None:
     @capability("host.opaque", quick=True)
     def opaque() -> Any:
