@@ -27,9 +27,7 @@ WORKSHOP = ("write_tool", "test_tool", "read_tool", "switch_tools", "roll_back_t
 """The tools with which a model makes tools."""
 
 RESERVED = MappingProxyType(
-    dict.fromkeys(("read_artifact", "todo"), _BUILTIN)
-    | dict.fromkeys(WORKSHOP, _WORKSHOP)
-    | {"call_tool": _CALL_TOOL}
+    dict.fromkeys(("read_artifact", "todo"), _BUILTIN) | dict.fromkeys(WORKSHOP, _WORKSHOP) | {"call_tool": _CALL_TOOL}
 )
 """Names that the host keeps for itself, even while the tools behind them are off, and why."""
 

@@ -91,7 +91,7 @@ class Database:
             self._writer.execute("PRAGMA foreign_keys = ON")
 
     def _patiently(self, statement: str) -> None:
-        """Waits where SQLite does not: two that turn the log on at once would wait for each other, so it asks neither."""
+        """Waits where SQLite does not: two that turn the log on at once would wait for each other, so it tells one."""
         gives_up = time.monotonic() + self._busy_ms / 1000
         while True:
             try:
@@ -100,7 +100,7 @@ class Database:
             except sqlite3.OperationalError as error:
                 if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() >= gives_up:
                     raise
-            time.sleep(random.uniform(0.001, 0.01))
+            time.sleep(random.uniform(0.001, 0.01))  # noqa: S311  (so that two do not meet again)
 
     @contextmanager
     def read(self) -> Iterator[sqlite3.Connection]:

@@ -57,7 +57,10 @@ class HostCall:
 
     def as_json(self) -> dict[str, Any]:
         capability, arguments = decoded(self.asked)
-        return plain_json({"capability": capability, "arguments": arguments, "reply": decoded(self.reply)})
+        shown: dict[str, Any] = plain_json(
+            {"capability": capability, "arguments": arguments, "reply": decoded(self.reply)}
+        )
+        return shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +169,8 @@ class Recording:
 
     def as_json(self) -> dict[str, Any]:
         """The same with its id, as JSON can hold it."""
-        return {"id": self.id} | plain_json(self.as_plain())
+        shown: dict[str, Any] = plain_json(self.as_plain())
+        return {"id": self.id} | shown
 
     def altered(self, given: Any) -> Recording:
         """This recording with what a redaction hook made of :meth:`as_plain`.

@@ -14,7 +14,7 @@ import pytest
 
 from rho_wasm.cli.app import run
 from rho_wasm.cli.extras import needed
-from rho_wasm.toolchains import languages
+from rho_wasm.toolchains import languages, tinycc
 from tests.cli.conftest import Command
 
 
@@ -47,6 +47,7 @@ def test_the_files_are_those_of_a_tool_of_that_name(
     assert "text_figures" not in written
 
 
+@pytest.mark.slow
 def test_a_tool_in_webassembly_text_works_as_it_stands(command: Command) -> None:
     steps = command("new", "well-counted", "--language", "wat")[1]["next"]
     run_as_printed(steps, {})
@@ -153,6 +154,7 @@ def test_a_missing_extra_is_said_first(
 
     found: Any = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "ziglang" else found(name))
+    monkeypatch.setattr(tinycc, "is_installed", lambda: False)
     assert command("new", "one", "--language", "c")[1]["needs"] == "pip install 'rho-wasm[c]'"
     assert "first:   pip install 'rho-wasm[c]'" in told("new", "two", "--language", "c")[1]
 

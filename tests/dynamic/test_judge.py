@@ -437,6 +437,7 @@ async def test_a_trial_that_crashes_suspends_again_however_it_was_called(
         await bench.crash("calc", **more)
 
 
+@pytest.mark.slow
 async def test_a_trial_whose_crash_does_not_count_waits_as_long_again(cache: NativeCache, clock: FixedClock) -> None:
     policy = strikes(on_strikes="suspend")
     limits = Limits(fuel=3 * 10**8, deadline_ms=60_000)

@@ -127,6 +127,7 @@ async def _many(sandbox: Sandbox, calls: int) -> tuple[int, int]:
         return resident() - before[0], descriptors() - before[1]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 async def test_a_thousand_calls_leave_neither_memory_nor_descriptors(sandbox: Sandbox) -> None:
     memory, files = await _many(sandbox, 1_200)

@@ -181,6 +181,7 @@ async def test_a_worker_that_is_killed_is_a_strike_and_is_replaced() -> None:
         assert (await called(host.sandbox, answering({"ok": 1}))).result == Ok(1)
 
 
+@pytest.mark.slow
 @LINUX
 async def test_a_worker_that_died_while_it_had_no_call_is_nobodys_fault(shared_cache: NativeCache) -> None:
     wasm = answering({"ok": 1})
@@ -235,6 +236,7 @@ anyio.run(main)
 """
 
 
+@pytest.mark.slow
 @LINUX
 def test_workers_end_with_their_host() -> None:
     with subprocess.Popen(
@@ -294,20 +296,25 @@ end = {"ended": m["call"], "answer": plain.encode({"ok": 2}), "fuel": 1, "ms": 0
         pytest.param("say(b'\\xff')", "killed", "no message", marks=pytest.mark.slow),
         pytest.param("say(end | {'fuel': 'much'})", "killed", "fuel is no int", marks=pytest.mark.slow),
         pytest.param("say(end | {'ended': m['call'] + 1})", "killed", "another call", marks=pytest.mark.slow),
-        ("answer(m['call'] + 1)", "killed", "another call"),
+        pytest.param("answer(m['call'] + 1)", "killed", "another call", marks=pytest.mark.slow),
         pytest.param("answer(m['call'], ms=float('nan'))", "killed", "less than nothing", marks=pytest.mark.slow),
         # Together: the second alone would be heard by nobody, and the worker replaced before the next call.
-        ("b = plain.encode(end); s.sendall(2 * (struct.pack('>I', len(b)) + b))", "killed", "out of turn"),
+        pytest.param(
+            "b = plain.encode(end); s.sendall(2 * (struct.pack('>I', len(b)) + b))",
+            "killed",
+            "out of turn",
+            marks=pytest.mark.slow,
+        ),
         pytest.param(
             "say({'call': m['call'], 'capability': 'clock', 'arguments': plain.encode({})})",
             "killed",
             "more than",
             marks=pytest.mark.slow,
         ),
-        ("sys.exit(3)", "overloaded", "ended with code 3"),
+        pytest.param("sys.exit(3)", "overloaded", "ended with code 3", marks=pytest.mark.slow),
         ("import os; os.abort()", "killed", "SIGABRT"),
         pytest.param("pass", "overloaded", "ended with code 0", marks=pytest.mark.slow),
-        ("time.sleep(60)", "deadline", "did not stop it in time"),
+        pytest.param("time.sleep(60)", "deadline", "did not stop it in time", marks=pytest.mark.slow),
     ],
 )
 async def test_a_worker_that_was_taken_over_is_not_believed_and_is_replaced(
@@ -332,6 +339,7 @@ async def test_a_worker_that_was_taken_over_is_not_believed_and_is_replaced(
     await sandbox.aclose()
 
 
+@pytest.mark.slow
 async def test_a_worker_that_is_deaf_to_cancellation_is_killed(
     shared_cache: NativeCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
