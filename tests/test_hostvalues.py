@@ -189,7 +189,7 @@ def test_a_dataclass_slot_that_was_never_set_is_left_out() -> None:
         lambda v: st.lists(v) | st.sets(st.integers()) | st.dictionaries(st.text(), v) | st.tuples(v),
     )
 )
-@settings(max_examples=100)
+@settings(max_examples=25)
 def test_what_was_made_plain_encodes_and_stays_as_it_is(value: Any) -> None:
     made = plain.plain(value)
     assert plain.encode(made)

@@ -87,6 +87,7 @@ def test_without_the_extra_it_names_the_extra_and_ends_with_two(own_folder: Path
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has /dev/full")
+@pytest.mark.slow
 def test_a_full_standard_output_is_a_fault_and_no_traceback(own_folder: Path) -> None:
     for arguments in ("--help", "call missing.wasm x --json"):
         ended = subprocess.run(

@@ -46,6 +46,7 @@ def test_the_demo_plays_every_step_on_a_real_file(command: Command, own_folder: 
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.slow
 def test_the_demo_reads_the_readme_by_default_and_can_be_read_by_a_person(
     told: Callable[..., tuple[int, str]], own_folder: Path
 ) -> None:
@@ -61,6 +62,7 @@ def test_the_demo_reads_the_readme_by_default_and_can_be_read_by_a_person(
 @pytest.mark.parametrize(
     "text", [*(pytest.param(text, marks=pytest.mark.slow) for text in (b"", b"three short words")), bytes(range(256))]
 )
+@pytest.mark.slow
 def test_on_a_file_too_small_for_the_fault_the_demo_says_so_and_is_still_true(
     command: Command, own_folder: Path, text: bytes
 ) -> None:

@@ -38,6 +38,7 @@ def test_it_says_how_guests_run_here_and_what_is_kept_where(command: Command, ow
     assert all(each["problem"] is None or each["hint"] for each in told["languages"])
 
 
+@pytest.mark.slow
 def test_the_way_that_is_asked_for_is_the_way_that_it_names(
     command: Command, told: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -61,6 +62,7 @@ def test_what_is_missing_comes_with_the_pip_command(
     assert "rho-wasm engines install toy" in text
 
 
+@pytest.mark.slow
 def test_where_no_guest_can_run_the_exit_code_says_so(
     command: Command, told: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

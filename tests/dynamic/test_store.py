@@ -554,7 +554,7 @@ def test_of_many_that_make_a_store_at_the_same_moment_none_is_turned_away(tmp_pa
     together = threading.Barrier(4)
 
     def open_all() -> None:
-        for number in range(50):
+        for number in range(20):
             together.wait(WAIT_S)
             opened(tmp_path / f"{number}").close()
 

@@ -45,6 +45,7 @@ def interrupted(*arguments: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("backend", "way", "guest"), EVERYWHERE)
+@pytest.mark.slow
 def test_what_is_raised_anywhere_in_a_call_reaches_its_caller_and_the_sandbox_serves_on(
     backend: str, way: str, guest: str
 ) -> None:
@@ -94,6 +95,7 @@ def test_alarms_that_raise_in_every_call_are_survived(backend: str, way: str, gu
 
 
 @UNLESS_NATIVE
+@pytest.mark.slow
 def test_a_call_for_which_python_has_no_room_is_refused_before_its_guest_runs() -> None:
     found = interrupted("depths", "asyncio", "native", "short")
     assert found["raised"] > 10

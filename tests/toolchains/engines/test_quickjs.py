@@ -14,6 +14,7 @@ from rho_wasm.toolchains.engines.quickjs import SPEC, build_engine
 from tests.toolchains.engines.quickjs_bench import Bench
 
 
+@pytest.mark.slow
 def test_the_same_file_makes_the_same_engine(quickjs_wasm: bytes) -> None:
     assert anyio.run(build_engine, SPEC.read()) == quickjs_wasm
 
