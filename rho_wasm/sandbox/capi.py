@@ -31,7 +31,6 @@ __all__ = [
     "check",
     "equip",
     "forget_fault",
-    "function_type",
     "get_fuel",
     "leaked_ticks",
     "library_path",
@@ -203,10 +202,24 @@ class Trampolines:
         index: int,
     ) -> None:
         """Defines host function ``index`` in ``linker``. Its types are i32 and i64, with at most one result."""
-        signature = function_type(params, results)
+        self._define_by(_define, self._host_callback, linker, module, name, params, results, index)
+
+    def _define_by(
+        self,
+        define: Callable[..., int | None],
+        callback: Any,
+        linker: wasmtime.Linker,
+        module: str,
+        name: str,
+        params: Sequence[ValueType],
+        results: Sequence[ValueType],
+        index: int,
+    ) -> None:
+        kinds = {"i32": wasmtime.ValType.i32, "i64": wasmtime.ValType.i64}
+        signature = wasmtime.FuncType([kinds[each]() for each in params], [kinds[each]() for each in results])
         module_name, function_name = module.encode(), name.encode()
         target = (module_name, len(module_name), function_name, len(function_name))
-        check(_define(linker.ptr(), *target, signature.ptr(), self._host_callback, index, None))
+        check(define(linker.ptr(), *target, signature.ptr(), callback, index, None))
 
     def raise_interruption(self) -> None:
         """Raises what interrupted a callback on this thread since this was last asked, if anything did."""
@@ -265,12 +278,6 @@ class Trampolines:
             self._interruption.error = error
             self.interrupted = True
         return None
-
-
-def function_type(params: Sequence[ValueType], results: Sequence[ValueType]) -> wasmtime.FuncType:
-    """A host function's type, of i32 and i64."""
-    kinds = {"i32": wasmtime.ValType.i32, "i64": wasmtime.ValType.i64}
-    return wasmtime.FuncType([kinds[each]() for each in params], [kinds[each]() for each in results])
 
 
 def memory_grow(context: Any, memory: Any, pages: int) -> bool:

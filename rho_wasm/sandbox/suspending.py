@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import wasmtime
 
 from rho_wasm.sandbox.abi import ValueType
-from rho_wasm.sandbox.capi import SHORT, HostCalls, Trampolines, check, ffi, function_type, prototype, trap_new
+from rho_wasm.sandbox.capi import SHORT, HostCalls, Trampolines, ffi, prototype, trap_new
 from rho_wasm.sandbox.entry import enters_surely, sure_entry
 
 __all__ = ["GOES_ON", "STAYS", "SuspendingCalls", "SuspendingTrampolines", "flag_address", "new_flag"]
@@ -86,10 +86,7 @@ class SuspendingTrampolines(Trampolines):
         index: int,
     ) -> None:
         """:meth:`define`, for a linker whose instances run on fibers only."""
-        signature = function_type(params, results)
-        module_name, function_name = module.encode(), name.encode()
-        target = (module_name, len(module_name), function_name, len(function_name))
-        check(_define(linker.ptr(), *target, signature.ptr(), self._suspending_callback, index, None))
+        self._define_by(_define, self._suspending_callback, linker, module, name, params, results, index)
 
     @classmethod
     def cannot_be_interrupted(cls) -> bool:

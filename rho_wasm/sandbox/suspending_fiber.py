@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from collections import deque
 from collections.abc import Iterator
 from itertools import repeat, starmap
-from time import monotonic
 from typing import Any
 
 from rho_wasm.sandbox.abi import MEMORY
 from rho_wasm.sandbox.capi import Trampolines, check, ffi
 from rho_wasm.sandbox.entry import sure_entry
-from rho_wasm.sandbox.fiber import ENGINE_INTERVAL, INTERVAL, NO_INTERVAL, FiberInstance
+from rho_wasm.sandbox.fiber import ENGINE_INTERVAL, INTERVAL, FiberInstance
 from rho_wasm.sandbox.native import (
     Argument,
     export_nth,
@@ -35,7 +35,7 @@ class SuspendingFiber(FiberInstance):
     That host function's answer is then given with :meth:`answer`, if it has none yet, before :meth:`go_on`.
     """
 
-    __slots__ = ("_at_flag", "_begin_of", "_begins", "_flag", "_results", "_suspended")
+    __slots__ = ("_at_flag", "_begin_of", "_begins", "_flag", "_goes_on_until", "_results")
 
     @sure_entry
     def __init__(self, engine: int, trampolines: Trampolines, free: deque[Any]) -> None:
@@ -44,7 +44,8 @@ class SuspendingFiber(FiberInstance):
         self._flag = new_flag()
         self._at_flag = flag_address(self._flag)
         self._results: int | None = None
-        self._suspended = False
+        self._goes_on_until = math.inf
+        """What ``_slice_ends`` is again after a host function in which the guest was left, which ends the slice."""
         pre, context, instance, trap = self._new_instance_of
         self._begin_of: list[Argument] = [pre, context, instance, trap, ctypes.byref(self._error)]
         self._begins: Iterator[int] = starmap(instantiate_async, repeat(self._begin_of))
@@ -52,7 +53,7 @@ class SuspendingFiber(FiberInstance):
     def instantiate(self) -> None:
         # A store with such host functions is asked nothing any other way.
         linked, given, begin = self._linked, self._begin_of, self._begins
-        self._results, self._suspended = None, False
+        self._results, self._goes_on_until = None, self._slice_ends
         given[0], given[1] = linked.suspending(), self._context
         for self.future in begin:
             break
@@ -73,7 +74,8 @@ class SuspendingFiber(FiberInstance):
         ``results``: where wasmtime takes the host function's answer from, then.
         """
         self._flag[0] = STAYS
-        self._results, self._suspended = results, True
+        self._results = results
+        self._slice_ends = -math.inf
         return self._at_flag
 
     def answer(self, number: int) -> None:
@@ -83,40 +85,22 @@ class SuspendingFiber(FiberInstance):
             result.kind = _I32
             result.of.i32 = number
 
+    def move(self) -> None:
+        FiberInstance.move(self)
+        self._goes_on_until = math.inf
+
     def come_back(self, slice_ends: float) -> None:
         """The call goes on on the event loop's thread, until then. Only while the guest is left in a host function."""
         self._poll, self._delete, self._moved = future_poll, store_delete, False
-        self._slice_ends = slice_ends
+        self._goes_on_until = slice_ends
         # In a host function wasmtime has written down how much fuel there is, so it may be counted anew from there.
         self._set_interval()
 
     def go_on(self) -> int | None:
-        future, trampolines = self.future, self._trampolines
         self._results = None
         self._flag[0] = GOES_ON
-        while not self._poll(future):
-            if trampolines.interrupted:
-                trampolines.raise_interruption()
-            if self._moved:
-                # Fuel suspended it, or a host function: see FiberInstance.go_on.
-                check(set_yield_interval(self._context, NO_INTERVAL))
-                self._moved = False
-            if self._suspended:
-                self._suspended = False
-                return None
-            if monotonic() >= self._slice_ends:
-                return None
-        self.future = 0
-        future_delete(future)
-        if trampolines.interrupted:
-            trampolines.raise_interruption()
-        if self._error or self._trap:
-            self._raise_fault()
-        if not self._wanted:
-            return 0
-        result = self._result
-        answer: int = result.of.i64 if result.kind else result.of.i32
-        return answer
+        self._slice_ends = self._goes_on_until
+        return FiberInstance.go_on(self)
 
     def _set_interval(self) -> None:
         check(set_yield_interval(self._context, INTERVAL if self._linked.engine is None else ENGINE_INTERVAL))
