@@ -173,7 +173,8 @@ class _OfHost:
         )
         told = self._line.hear_message()
         if "reply" in told:
-            reply = plain.decode(told["reply"], max_bytes=len(told["reply"]))
+            data = told["reply"]  # Within the call's own bounds, which the host held it to.
+            reply = plain.decode(data, max_bytes=len(data), max_depth=plain.MAX_DEPTH, max_items=len(data))
             if "ok" in reply:
                 return reply["ok"]
             raise CapabilityError(reply["error"]["kind"], reply["error"]["message"])

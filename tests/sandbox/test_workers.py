@@ -160,6 +160,15 @@ async def test_a_capability_of_the_host_answers_a_guest_in_a_worker(with_workers
     assert heard == [(threading.get_ident(), {})]
 
 
+async def test_an_answer_of_as_many_items_as_the_limits_allow_reaches_a_guest_in_a_worker(
+    with_workers: Sandbox,
+) -> None:
+    granted = Granting(lambda capability, arguments: [0] * 150_000)
+    ended = await called(with_workers, asking("clock"), capabilities=granted, limits=Limits(items=1_000_000))
+    assert isinstance(ended.result, Ok), ended.error
+    assert len(ended.result.value) == 150_000
+
+
 @LINUX
 async def test_a_worker_that_is_killed_is_a_strike_and_is_replaced() -> None:
     events: list[Event] = []
