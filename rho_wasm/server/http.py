@@ -93,7 +93,7 @@ async def serve_http(
             max_sessions=2 * bounds.sessions,  # The desk has its own count, and ends one before it opens another.
             transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),  # The door's.
         )
-        desk = SessionDesk(sdk, sessions=bounds.sessions, idle_s=bounds.session_idle_s)
+        desk = SessionDesk(sdk, path=PATH, sessions=bounds.sessions, idle_s=bounds.session_idle_s)
         app = BoundedBodies(desk, max_bytes=bounds.body_bytes, seconds=bounds.body_s)
         room = room_for(bounds.concurrency)
         connections = Connections(room=room, strangers=bounds.strangers, request_s=bounds.request_s)

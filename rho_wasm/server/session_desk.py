@@ -34,11 +34,13 @@ class SessionDesk:
     """Wraps the SDK's application: where a new session has no room, the one that was idle for longest ends.
 
     There are ``sessions`` at most, a quarter of them from one address; one with a request or a stream open is not idle.
-    503 where none is. The client of a session that ended is answered 404, and opens another.
+    503 where none is. The client of a session that ended is answered 404, and opens another. Sessions are those of
+    ``path``: a request to any other one says nothing of them.
     """
 
-    def __init__(self, app: ASGIApp, *, sessions: int, idle_s: float) -> None:
+    def __init__(self, app: ASGIApp, *, path: str, sessions: int, idle_s: float) -> None:
         self._app = app
+        self._path = path
         self._sessions = sessions
         self._of_one = max(1, sessions // 4)
         self._idle_s = idle_s
@@ -48,7 +50,7 @@ class SessionDesk:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
         own, version = headers.get(_SESSION), headers.get(_VERSION)
-        if version is not None and version not in HANDSHAKE_PROTOCOL_VERSIONS:
+        if scope["path"] != self._path or (version is not None and version not in HANDSHAKE_PROTOCOL_VERSIONS):
             await self._app(scope, receive, send)
         elif own is not None:
             await self._go_on(own, scope, receive, send)

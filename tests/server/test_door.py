@@ -145,7 +145,9 @@ class Sessions:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         own = dict(scope["headers"]).get(b"mcp-session-id", b"").decode()
         status = 200
-        if scope["method"] == "DELETE" and own in self.open:
+        if scope["path"] != "/mcp":
+            status = 404
+        elif scope["method"] == "DELETE" and own in self.open:
             self.open.remove(own)
         elif not own:
             self.made += 1
@@ -165,7 +167,7 @@ class Sessions:
 
 async def test_the_session_that_was_idle_for_longest_makes_room() -> None:
     sessions = Sessions()
-    desk = sessions.desk = SessionDesk(sessions, sessions=8, idle_s=1_800)
+    desk = sessions.desk = SessionDesk(sessions, path="/mcp", sessions=8, idle_s=1_800)
     assert [await status_of(desk, [], peer="a") for _ in range(2)] == [200, 200]
     assert await status_of(desk, [("mcp-session-id", "s1")], peer="a") == 200
     assert await status_of(desk, [], peer="a") == 200
@@ -178,7 +180,20 @@ async def test_the_session_that_was_idle_for_longest_makes_room() -> None:
 
 async def test_a_session_with_a_stream_open_is_not_ended_for_another() -> None:
     sessions = Sessions()
-    desk = sessions.desk = SessionDesk(sessions, sessions=2, idle_s=1_800)
+    desk = sessions.desk = SessionDesk(sessions, path="/mcp", sessions=2, idle_s=1_800)
     assert await status_of(desk, [], peer="a") == 200
     assert await status_of(desk, [("mcp-session-id", "s1")], peer="a", method="GET") == 200
     assert sessions.open[0] == "s1"
+
+
+async def test_a_request_to_another_path_neither_ends_a_session_nor_makes_room() -> None:
+    sessions = Sessions()
+    desk = sessions.desk = SessionDesk(sessions, path="/mcp", sessions=4, idle_s=1_800)
+    assert await status_of(desk, [], peer="a") == 200
+    for method in ("POST", "DELETE"):
+        for headers in ([], [("mcp-session-id", "s1")]):
+            assert await status_of(desk, headers, peer="a", method=method, path="/other") == 404
+    assert sessions.open == ["s1"]
+    # It is still known, so that it makes room where its share is full.
+    assert await status_of(desk, [], peer="a") == 200
+    assert sessions.open == ["s2"]
