@@ -191,11 +191,11 @@ async def run(sandbox: Sandbox, body: str, *, limits: Limits | None = None, **op
     return await called(sandbox, guest(body, **options), limits=limits)
 
 
-def asking(capability: str) -> bytes:
+def asking(capability: str, *, memory: str = "1") -> bytes:
     """A guest that answers what a capability answered it."""
     request = b"\xa2\x69arguments\xa0\x6acapability" + bytes([0x60 + len(capability)]) + capability.encode()
     segment = data(0, request)
     body = f"""(local.set $n (call $host_call (i32.const 0) (i32.const {len(request)})))
         (drop (call $host_take (i32.const 2048) (local.get $n)))
         (i64.or (i64.const {2048 << 32}) (i64.extend_i32_u (local.get $n)))"""
-    return guest(body, extra=segment, capabilities=(capability,))
+    return guest(body, extra=segment, memory=memory, capabilities=(capability,))

@@ -164,7 +164,8 @@ async def test_an_answer_of_as_many_items_as_the_limits_allow_reaches_a_guest_in
     with_workers: Sandbox,
 ) -> None:
     granted = Granting(lambda capability, arguments: [0] * 150_000)
-    ended = await called(with_workers, asking("clock"), capabilities=granted, limits=Limits(items=1_000_000))
+    wasm, limits = asking("clock", memory="4"), Limits(items=1_000_000)
+    ended = await called(with_workers, wasm, capabilities=granted, limits=limits)
     assert isinstance(ended.result, Ok), ended.error
     assert len(ended.result.value) == 150_000
 
