@@ -10,12 +10,10 @@ import anyio.to_thread
 
 from rho_wasm.dynamic.recording import HostCall, asked, decoded, encoded
 from rho_wasm.errors import CapabilityError, PlainError, TooLarge
+from rho_wasm.sandbox.asking import BROKEN, NOT_PLAIN, refusal, refused_kind
 from rho_wasm.sandbox.state import LATER, Capabilities
 
 __all__ = ["Divergence", "RecordedCapabilities", "Transcript"]
-
-_FAILED = "the capability failed in the host"
-_NOT_PLAIN = "the capability answered what a guest cannot be given"
 
 
 class Transcript:
@@ -111,13 +109,14 @@ def _reply(value: Any, *, max_bytes: int, at_once: bool = False) -> bytes:
     except TooLarge:
         raise
     except PlainError:
-        return _refusal(CapabilityError("unavailable", _NOT_PLAIN))
+        return refusal("unavailable", NOT_PLAIN)
 
 
 def _refusal(error: Exception) -> bytes:
-    """What the guest is told where the capability raised: nothing of an exception that is not meant for it."""
-    kind, message = (error.kind, error.message) if isinstance(error, CapabilityError) else ("unavailable", _FAILED)
-    return encoded({"error": {"kind": kind, "message": message}})
+    """What the guest is told where the capability raised."""
+    if isinstance(error, CapabilityError):
+        return refusal(refused_kind(error), error.message)
+    return refusal("unavailable", BROKEN)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,14 +15,16 @@ from rho_wasm.sandbox.crossing import BYTES_AT_ONCE, ITEMS_AT_ONCE
 from rho_wasm.sandbox.state import LATER, Capabilities, GuestTrap
 from rho_wasm.untrusted import inert
 
-__all__ = ["REQUEST_BYTES_AT_ONCE", "Asking", "Step", "refusal"]
+__all__ = ["BROKEN", "NOT_PLAIN", "REQUEST_BYTES_AT_ONCE", "Asking", "Step", "refusal", "refused_kind"]
 
 _KIND = re.compile(r"[a-z][a-z0-9_.-]{0,63}")
 """Of an error: one of the ABI's, or the capability's own."""
 _MESSAGE_CHARS = 1_000
 REQUEST_BYTES_AT_ONCE = 256
 """Of a request that is decoded and looked at on the event loop's thread; the worst of that size takes 0.2 ms."""
-_BROKEN = "the capability failed in the host"
+BROKEN = "the capability failed in the host"
+"""All that a guest is told of an exception that was not meant for it: its text may hold anything."""
+NOT_PLAIN = "the capability answered what a guest cannot be given"
 _SHAPE = 'a host request is {"capability": text, "arguments": map}'
 _NONE: Final = object()
 
@@ -168,12 +170,11 @@ class Asking:
         for leaf in leaves(error):
             if not issubclass(type(leaf), own):
                 raise leaf
-        # Its text may hold anything, so the guest gets none of it.
-        self.unavailable = error if isinstance(error, Exception) else RuntimeError(_BROKEN)
-        self.reply = refusal("unavailable", _BROKEN)
+        self.unavailable = error if isinstance(error, Exception) else RuntimeError(BROKEN)
+        self.reply = refusal("unavailable", BROKEN)
 
     def _refused(self, error: CapabilityError) -> None:
-        kind = error.kind if type(error.kind) is str and _KIND.fullmatch(error.kind) else "unavailable"
+        kind = refused_kind(error)
         if kind == "unavailable":
             self.unavailable = error
         self.reply = refusal(kind, error.message)
@@ -194,7 +195,12 @@ class Asking:
                 self.reply = refusal("quota", f"the reply is more than a guest can be given: {error}")
         except PlainError as error:
             self.unavailable = error
-            self.reply = refusal("unavailable", "the capability answered what a guest cannot be given")
+            self.reply = refusal("unavailable", NOT_PLAIN)
+
+
+def refused_kind(error: CapabilityError) -> str:
+    """The kind that a guest is told: ``unavailable`` in place of one that is no kind."""
+    return error.kind if type(error.kind) is str and _KIND.fullmatch(error.kind) else "unavailable"
 
 
 def refusal(kind: str, message: str) -> bytes:
