@@ -47,6 +47,8 @@ class Case:
     expect: Mapping[str, Any] | None = None
     host: Sequence[Mapping[str, Any]] = ()
     """Each has ``capability``, ``arguments`` (left out: any) and ``reply`` (``{"ok": ...}`` or ``{"error": ...}``)."""
+    exact: bool = False
+    """Asked and judged as the gate does it with examples: the arguments as they are, the answer as a whole."""
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Case:
@@ -97,7 +99,7 @@ class Trial:
 
     async def run(self, case: Case) -> Tried:
         """Runs one case. Raises :class:`ToolError` only where the host itself could not."""
-        given, problems, told = await anyio.to_thread.run_sync(self._looked_at, case.arguments)
+        given, problems, told = await anyio.to_thread.run_sync(self._looked_at, case)
         if problems:
             return Tried(False, told | {"refused": "invalid_arguments", "problems": list(problems)})
         host = _ToldHost(case.host)
@@ -109,7 +111,7 @@ class Trial:
                 self._module,
                 tool=self._declaration.name,
                 arguments=given,
-                context={"call_id": "test"},
+                context={} if case.exact else {"call_id": "test"},
                 limits=self._limits,
                 meter=meter,
                 capabilities=host,
@@ -120,7 +122,7 @@ class Trial:
             result = error
         took = round((time.perf_counter() - began) * 1000, 1)
         # What a guest answers may be large, and calls of tools go on meanwhile.
-        passed, answer = await anyio.to_thread.run_sync(_judged_and_shown, result, case.expect)
+        passed, answer = await anyio.to_thread.run_sync(_judged_and_shown, result, case)
         if isinstance(result, ToolError) and (hint := call_hint(result.reason, result.detail, self._language)):
             answer["hint"] = hint
         told |= answer | {"fuel_used": meter.fuel_used, "duration_ms": took}
@@ -130,15 +132,18 @@ class Trial:
             told["host_calls"] = host.asked
         return Tried(passed, told)
 
-    def _looked_at(self, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], Sequence[str], dict[str, Any]]:
-        """The arguments, mended as those of a call would be, what it would be refused for, and how they are shown."""
-        told = {"arguments": shown(arguments)}
-        given = thaw(arguments)
+    def _looked_at(self, case: Case) -> tuple[dict[str, Any], Sequence[str], dict[str, Any]]:
+        """The arguments, mended as those of a call would be, what it would be refused for, and how they are shown.
+
+        Those of an example stay as they are, and are refused for their size alone.
+        """
+        told = {"arguments": shown(case.arguments)}
+        given = thaw(case.arguments)
         try:
             encode(given, max_bytes=self._limits.request_bytes)
         except PlainError as error:
             return given, (inert(str(error), limit=_LINE_CHARS),), told
-        if not (problems := self._schema.problems(given)):
+        if case.exact or not (problems := self._schema.problems(given)):
             return given, (), told
         found = repaired(given, self._declaration.input_schema, reads_only=self._declaration.read_only is True)
         if found is None or self._schema.problems(found[0]):
@@ -167,13 +172,11 @@ async def trial(
         module.close()
 
 
-def _judged_and_shown(
-    result: HandlerResult | ToolError, expect: Mapping[str, Any] | None
-) -> tuple[bool | None, dict[str, Any]]:
+def _judged_and_shown(result: HandlerResult | ToolError, case: Case) -> tuple[bool | None, dict[str, Any]]:
     told = _answered(result)
-    passed = _judged(result, expect)
-    if passed is False and expect is not None:
-        told["expected"] = shown(expect)
+    passed = _judged(result, case)
+    if passed is False and case.expect is not None:
+        told["expected"] = shown(case.expect)
     return passed, told
 
 
@@ -189,8 +192,9 @@ def _answered(result: HandlerResult | ToolError) -> dict[str, Any]:
     return told | ({"images": [f"{each['mime_type']}, {len(each['data'])} bytes" for each in images]} if images else {})
 
 
-def _judged(result: HandlerResult | ToolError, expect: Mapping[str, Any] | None) -> bool | None:
+def _judged(result: HandlerResult | ToolError, case: Case) -> bool | None:
     """Whether it is what was expected. A crash is never, but where one was."""
+    expect = case.expect
     if isinstance(result, ToolError):
         raised = None if expect is None else expect.get("raised")
         return raised is not None and result.reason == "handler_raised" and raised["message"] in result.detail
@@ -200,7 +204,7 @@ def _judged(result: HandlerResult | ToolError, expect: Mapping[str, Any] | None)
         return False
     got = answer_of(result)
     # What an expectation does not speak of, it leaves open; as a whole answer it would have to name each image.
-    if isinstance(result, Ok | Failed):
+    if not case.exact and isinstance(result, Ok | Failed):
         got = {key: value for key, value in got.items() if key in expect or key in ("ok", "error")}
     return same(got, answer_of(read_answer(thaw(expect), limits=Limits())))
 

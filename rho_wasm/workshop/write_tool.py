@@ -161,7 +161,7 @@ async def _examples(bench: Bench, made: Built, name: str, context: ToolContext, 
         for example in given:
             await place.pause()
             host = [{**request, "reply": reply} for request, reply in example.get("host", ())]
-            case = Case(arguments=example["arguments"], expect=example["answer"], host=host)
+            case = Case(arguments=example["arguments"], expect=example["answer"], host=host, exact=True)
             tried = await trying.run(case)
             passed += tried.passed is True
             if tried.passed is not True and len(failed) < _FAILED_SHOWN:

@@ -89,6 +89,22 @@ async def test_arguments_are_mended_in_a_test_as_in_a_call_and_that_is_said() ->
 
 
 @pytest.mark.slow
+async def test_examples_are_told_when_a_tool_is_written_as_the_gate_will_judge_them() -> None:
+    detailed = (
+        wat().replace("\\a1\\62ok\\64done", "\\a2\\62ok\\64done\\67details\\01").replace("i64.const 9", "i64.const 18")
+    )
+    partial, whole = ({"arguments": {"text": 3}, "answer": answer} for answer in ("done", {"ok": "done", "details": 1}))
+    async with opened(workshop=Workshop(languages=["wat"]), policy=Policy()) as host:
+        session = Session(host)
+        told = await session.done("write_tool", **written(source=detailed, examples=[partial]))
+        assert told["examples"]["passed"] == 0
+        await session.refused("switch_tools", candidate=told["candidate"])
+        told = await session.done("write_tool", **written(source=detailed, examples=[whole]))
+        assert told["examples"] == {"passed": 1, "of": 1}
+        await session.done("switch_tools", candidate=told["candidate"])
+
+
+@pytest.mark.slow
 async def test_a_tool_that_says_nothing_of_itself_is_warned_of() -> None:
     async with opened(workshop=Workshop(languages=["wat"])) as host:
         told = await Session(host).done("write_tool", **written(description=" "))
