@@ -22,7 +22,7 @@ from rho_wasm.limits import HostLimits, Limits
 from rho_wasm.manifest import ToolDeclaration
 from rho_wasm.plain import encode
 from rho_wasm.policy import Policy
-from rho_wasm.repair import repaired
+from rho_wasm.repair import TooMuch, repaired
 from rho_wasm.results import KINDS, Failed, HandlerResult, Ok
 from rho_wasm.sandbox import GuestModule, Sandbox
 from rho_wasm.schema import ArgumentSchema
@@ -145,7 +145,10 @@ class Trial:
             return given, (inert(str(error), limit=_LINE_CHARS),), told
         if case.exact or not (problems := self._schema.problems(given)):
             return given, (), told
-        found = repaired(given, self._declaration.input_schema, reads_only=self._declaration.read_only is True)
+        try:
+            found = repaired(given, self._declaration.input_schema, reads_only=self._declaration.read_only is True)
+        except TooMuch:
+            found = None
         if found is None or self._schema.problems(found[0]):
             return given, problems, told
         return found[0], (), told | {"arguments_repaired": [inert(note, limit=_LINE_CHARS) for note in found[1]]}

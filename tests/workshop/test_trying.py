@@ -10,6 +10,7 @@ from rho_wasm import Policy
 from rho_wasm.dynamic.examples import example_problem
 from rho_wasm.limits import HostLimits, Limits
 from rho_wasm.manifest import Example
+from rho_wasm.repair import MAX_LOOKS
 from rho_wasm.sandbox import Sandbox
 from rho_wasm.testing import guest
 from rho_wasm.workshop.trying import Case, trial
@@ -43,3 +44,11 @@ async def test_an_example_passes_a_trial_where_it_passes_the_gate(
             tried = await trying.run(Case(arguments=arguments, expect=answer, exact=True))
     assert (problem is None, tried.passed) == (passes, passes)
     assert "arguments_repaired" not in tried.told
+
+
+async def test_arguments_that_take_too_long_to_mend_are_refused_as_they_are() -> None:
+    schema = {"type": "object", "properties": {"numbers": {"type": "array", "items": {"type": "integer"}}}}
+    tool = guest({"name": "tool", "description": "A tool.", "input_schema": schema})
+    async with Sandbox() as sandbox, trial(sandbox, tool, "tool", policy=Policy(), limits=HostLimits()) as trying:
+        tried = await trying.run(Case(arguments={"numbers": ["1"] * (MAX_LOOKS + 1)}))
+    assert (tried.passed, tried.told["refused"]) == (False, "invalid_arguments")
