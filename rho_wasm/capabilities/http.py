@@ -36,7 +36,7 @@ from rho_wasm.capabilities.http_urls import HttpUrl, UrlRefused
 from rho_wasm.capabilities.in_thread import charged_in_thread
 from rho_wasm.capabilities.secrets import Secret, Secrets
 from rho_wasm.counting import items_of
-from rho_wasm.errors import CapabilityError
+from rho_wasm.errors import CapabilityError, TooLarge
 from rho_wasm.grants import HttpBounds
 from rho_wasm.sandbox.crossing import ITEMS_AT_ONCE
 from rho_wasm.untrusted import inert
@@ -312,10 +312,13 @@ async def _body_of(
         items = items_of(arguments.json_body, most=bounds.request_bytes)
         if 2 * items - 1 > bounds.request_bytes:  # So many bytes they have at least; what writes them never looks up.
             raise _too_long(bounds)
-        if items <= ITEMS_AT_ONCE:
-            text, notes = plain.json_text(arguments.json_body)
-        else:
-            text, notes = await charged_in_thread(context.context.meter, plain.json_text, arguments.json_body)
+        try:
+            if items <= ITEMS_AT_ONCE:
+                text, notes = plain.json_text(arguments.json_body)
+            else:
+                text, notes = await charged_in_thread(context.context.meter, plain.json_text, arguments.json_body)
+        except TooLarge as error:
+            raise _error("quota", f"json is more than can be sent: {error}") from None
         for note in notes:
             context.log(_WARNING, note)
         return text.encode(), "application/json"

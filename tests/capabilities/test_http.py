@@ -209,6 +209,10 @@ def test_what_services_ask_of_their_clients_the_guest_may_say() -> None:
     assert checked(fields, most_bytes=10_000) == fields
 
 
+def nested(depth: int) -> list[Any]:
+    return [nested(depth - 1)] if depth > 1 else []
+
+
 async def test_sizes_and_counts_have_bounds() -> None:
     async with serving(ok(b"x" * 1_000, "X-A: " + "y" * 1_000)) as at:
 
@@ -223,6 +227,8 @@ async def test_sizes_and_counts_have_bounds() -> None:
         await quota("999 bytes", response_bytes=999)
         await quota("header", header_bytes=1_000)
         await quota("request's body", {"method": "POST", "body": "x" * 11}, request_bytes=10)
+        await quota("json is more", {"method": "POST", "json": [0] * 100_000}, request_bytes=1_000_000)
+        await quota("json is more", {"method": "POST", "json": nested(65)})
         await quota("0 requests", requests=0)
         context = context_of(granted(at.url, requests=2))
         await fetch({"url": at.url}, context.bounds, context=context)
