@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
@@ -57,7 +57,8 @@ class SwitchGates:
 
     Where three versions of one name, of one artifact or of one author were quarantined within an hour, a candidate that
     brings such a one needs approval in any case. So does one whose replays decide nothing: it asked the host what is in
-    no recording, and then crashed. What the gates run never counts as a strike.
+    no recording, and then crashed, or it needed over twice the recorded fuel, so that some calls had no time. What the
+    gates run never counts as a strike.
     """
 
     def __init__(
@@ -134,10 +135,8 @@ class SwitchGates:
         """
         replays: dict[str, ReplayReport] = {}
         if "replay" in self._policy.gates.on and candidate.state == "candidate":
-            try:
+            with suppress(_Undecided, ModuleRejected):  # A review says nothing of them then; the gate itself will.
                 await self._replay(candidate, reports=replays)
-            except _Undecided:
-                replays.clear()  # A review says nothing of them then; the gate itself will.
         return await self._reviewed(candidate, replays)
 
     async def _reviewed(self, candidate: Generation, replays: Mapping[str, ReplayReport]) -> Review:

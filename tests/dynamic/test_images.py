@@ -74,6 +74,16 @@ async def test_a_candidate_waits_for_its_engine(tmp_path: Path) -> None:
         assert (await called(host)).value == ["--", 1, 1]
 
 
+async def test_a_candidate_whose_engine_is_missing_is_reviewed_without_its_replays(tmp_path: Path) -> None:
+    policy = Policy.parse({"gates": {"on": ["replay"]}, "recordings": {"on": True}})
+    async with Host.open(tmp_path / "store", core=[], policy=policy, engines=find) as host:
+        await host.source.activate(await host.source.stage(add=[await artifact("--")], author="a"))
+        assert (await called(host)).ok
+    async with Host.open(tmp_path / "store", core=[], policy=policy) as host:
+        candidate = await host.source.stage(add=[await artifact("--two")], author="a")
+        assert [(each.tool, each.replay) for each in (await host.source.review(candidate)).tools] == [("t", None)]
+
+
 async def test_a_live_image_whose_engine_was_removed_is_not_found_and_no_strike(tmp_path: Path) -> None:
     async with Host.open(tmp_path / "store", core=[], policy=NO_GATES, engines=find) as host:
         await host.source.activate(await host.source.stage(add=[await artifact("--")], author="a"))
