@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 from rho_wasm.dynamic.artifact import Artifact
 from rho_wasm.errors import BuildError, Diagnostic
 from rho_wasm.limits import HostLimits
-from rho_wasm.manifest import Manifest
+from rho_wasm.manifest import Manifest, embed
 from rho_wasm.plain import encode, jsonable
 from rho_wasm.toolchains.declared import DECLARE
 from rho_wasm.toolchains.image_builder import INTERPRETED, ImageBuilder
@@ -72,7 +71,7 @@ async def _interpreted(asked: Asked, images: ImageBuilder) -> Built:
     else:
         declaration = artifact.manifest.tool(asked.name)
         if not fillable or declaration is None or declaration.description.strip() or asked.language != "python":
-            return await _keeping(_compared(artifact, asked), asked, partial(_again, asked.source, asked, images))
+            return _keeping(_compared(artifact, asked), asked)
         ways = (f"{asked.name}.__doc__ = {_python(asked.description)}\n",)
     refused: BuildError | None = None
     for added in ways:
@@ -84,19 +83,14 @@ async def _interpreted(asked: Asked, images: ImageBuilder) -> Built:
             if not _declares_nothing(error):
                 raise
         else:
-            made = replace(_compared(artifact, asked), added=added.strip())
-            return await _keeping(made, asked, partial(_again, asked.source + end + added, asked, images))
+            return _keeping(replace(_compared(artifact, asked), added=added.strip()), asked)
     assert refused is not None, "each language has a way to declare a tool"
     raise refused
 
 
-async def _again(source: str, asked: Asked, images: ImageBuilder, manifest: Manifest) -> Artifact:
-    return await images.build(source, language=asked.language, manifest=manifest)
-
-
-async def _keeping(made: Built, asked: Asked, again: Callable[[Manifest], Awaitable[Artifact]]) -> Built:
+def _keeping(made: Built, asked: Asked) -> Built:
     """The same with the examples of the call in its manifest too, after those that the source declares: so they are
-    asked at every switch, and whoever builds it ``again`` with that manifest makes the same bytes.
+    asked at every switch. They are the bytes that the source is built to with that manifest beside it.
 
     Raises :class:`ModuleRejected` for an example that no manifest can have.
     """
@@ -110,7 +104,8 @@ async def _keeping(made: Built, asked: Asked, again: Callable[[Manifest], Awaita
     for tool in plain["tools"]:
         if tool["name"] == asked.name:
             tool["examples"] = [*tool.get("examples", ()), *(jsonable(each) for each in more)]
-    return replace(made, artifact=await again(Manifest.decode(encode(plain))))
+    wasm = embed(made.artifact.wasm, Manifest.decode(encode(plain)))
+    return replace(made, artifact=replace(made.artifact, wasm=wasm))
 
 
 def _same_form(example: Mapping[str, Any]) -> dict[str, Any]:
@@ -166,7 +161,7 @@ def _declares_nothing(error: BuildError) -> bool:
 async def _compiled(asked: Asked, *, host_limits: HostLimits, compiler: str | None) -> Built:
     """What the module declares of itself; else what the call says."""
 
-    async def with_manifest(manifest: Manifest | Mapping[str, Any] | None) -> Artifact:
+    async def with_manifest(manifest: Mapping[str, Any] | None) -> Artifact:
         return await build(
             asked.source,
             language=asked.language,
@@ -178,7 +173,7 @@ async def _compiled(asked: Asked, *, host_limits: HostLimits, compiler: str | No
     # Assembling text takes a process of its own, and what declares itself there has a function of this name.
     if asked.language != "wat" or DECLARE in asked.source or asked.description is None:
         try:
-            return await _keeping(_compared(await with_manifest(None), asked), asked, with_manifest)
+            return _keeping(_compared(await with_manifest(None), asked), asked)
         except BuildError as error:
             if error.reason != "manifest_missing" or asked.description is None:
                 raise
