@@ -38,16 +38,15 @@ _MEANT = MappingProxyType(
     | {"random": "random.bytes", "log": "log.write", "progress": "progress.report", "tools": "tool.call"}
 )
 """Words for what a tool wants, each with the capability that is meant."""
-_SCHEMA_WORDS = (
-    "properties",
-    "patternProperties",
-    "additionalProperties",
-    "required",
-    "anyOf",
-    "oneOf",
-    "allOf",
-    "$ref",
+_SCHEMA_WORDS = frozenset(
+    {
+        *("properties", "patternProperties", "additionalProperties", "unevaluatedProperties", "propertyNames"),
+        *("required", "dependentRequired", "dependentSchemas", "anyOf", "oneOf", "allOf", "not", "if", "then", "else"),
+        *("$ref", "$defs", "definitions"),
+    }
 )
+_VALUES = frozenset({"const", "default"})
+"""Words of a schema under which a map is a value, and no schema."""
 _SHOWN_CHARS = 500
 
 
@@ -121,8 +120,8 @@ def check_schemas(tools: Iterable[ToolDeclaration]) -> None:
 
 def _without_properties(schema: dict[str, Any]) -> str | None:
     """Why what looks like the properties of a schema is no schema: it would let anything through. Else None."""
-    properties = {name: value for name, value in schema.items() if isinstance(value, dict)}
-    if not properties or any(word in schema for word in _SCHEMA_WORDS):
+    properties = {name: value for name, value in schema.items() if isinstance(value, dict) and name not in _VALUES}
+    if not properties or not _SCHEMA_WORDS.isdisjoint(schema):
         return None
     meant, _ = json_text({"type": "object", "properties": properties, "required": list(properties)})
     return (

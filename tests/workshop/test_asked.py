@@ -8,8 +8,10 @@ import pytest
 
 from rho_wasm import Policy, Workshop
 from rho_wasm.grants import BOUNDS
+from rho_wasm.manifest import ToolDeclaration
 from rho_wasm.policy import GatePolicy
 from rho_wasm.testing import guest
+from rho_wasm.workshop.asked import check_schemas
 from tests.workshop.shop import SPEAKING, Session, opened, switched, wat
 
 pytestmark = pytest.mark.anyio
@@ -44,6 +46,25 @@ async def test_what_cannot_be_meant_is_refused_with_what_can(more: dict[str, Any
     async with opened(workshop=Workshop(languages=["wat"])) as host:
         assert said in (await Session(host).refused("write_tool", **written(**more))).text
         assert host.store.authorship.candidates() == ()
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object", "propertyNames": {"maxLength": 8}},
+        {"type": "object", "unevaluatedProperties": {"type": "string"}},
+        {"dependentRequired": {"a": ["b"]}, "default": {}},
+        {"dependentSchemas": {"a": {"minProperties": 2}}},
+        {"not": {"minProperties": 9}},
+        {"if": {"minProperties": 2}, "then": {"maxProperties": 4}, "else": {}},
+        {"type": "object", "$defs": {"text": {"type": "string"}}},
+        {"type": "object", "definitions": {"text": {"type": "string"}}},
+        {"type": "object", "default": {"text": ""}},
+        {"const": {}},
+    ],
+)
+def test_a_schema_that_says_nothing_of_single_arguments_is_one(schema: dict[str, Any]) -> None:
+    check_schemas([ToolDeclaration(name="tool", description="A tool.", input_schema=schema)])
 
 
 @pytest.mark.slow
