@@ -173,10 +173,6 @@ class RandomBounds(NoEffect):
 class KvReadBounds(Bounds):
     """Of ``kv.get`` and ``kv.list``."""
 
-    keys: Annotated[int, _up_to(1_000_000)] = 1_000
-    """Keys that the tool may have. Beyond: ``quota``."""
-    bytes: Annotated[int, _up_to(1024 * MIB)] = 1 * MIB
-    """All keys and values of the tool together. Beyond: ``quota``."""
     value_bytes: Annotated[int, _up_to(_MOST_BYTES)] = 64 * KIB
     """One value. Beyond: ``quota``."""
     key_bytes: Annotated[int, _up_to(4 * KIB, least=1)] = 512
@@ -189,6 +185,11 @@ class KvReadBounds(Bounds):
 
 class KvWriteBounds(KvReadBounds):
     """Of ``kv.put`` and ``kv.delete``."""
+
+    keys: Annotated[int, _up_to(1_000_000)] = 1_000
+    """Keys that the tool may have. Beyond: ``quota``."""
+    bytes: Annotated[int, _up_to(1024 * MIB)] = 1 * MIB
+    """All keys and values of the tool together. Beyond: ``quota``."""
 
     @property
     def only_reads(self) -> bool:

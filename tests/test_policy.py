@@ -296,7 +296,7 @@ def test_a_file_that_cannot_be_opened_refuses_to_start(tmp_path: Path) -> None:
 
 GRANTS = """\
 [tools."*"]
-grants = { "log.write" = {}, "kv.get" = { keys = 10 } }
+grants = { "log.write" = {}, "kv.get" = { key_bytes = 10 } }
 
 [tools."weather_*"]
 limits.fuel = 1_000

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 from rho_wasm.capabilities.capability import Capability
 from rho_wasm.capabilities.granted import Granted
@@ -27,6 +27,10 @@ __all__ = [
 ]
 
 NOTHING_GRANTED: Mapping[str, Granted] = MappingProxyType({})
+_RETIRED: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
+    dict.fromkeys(("kv.get", "kv.list"), frozenset({"keys", "bytes"}))
+)
+"""Bounds that generations may still have been staged with. They never bounded anything, and are none any more."""
 
 
 def grants_to_stage(
@@ -74,10 +78,15 @@ def effective_bounds(
         if model is None or today is None or name not in asked or type(today) is not model:
             continue
         try:
-            effective[name] = today.meet(model.model_validate(grant.bounds))
+            effective[name] = today.meet(model.model_validate(_without_retired(grant)))
         except ValueError:  # A ValidationError is one.
             continue
     return effective
+
+
+def _without_retired(grant: Grant) -> dict[str, Any]:
+    retired = _RETIRED.get(grant.capability, frozenset())
+    return {name: value for name, value in grant.bounds.items() if name not in retired}
 
 
 def effective_grants(

@@ -9,9 +9,9 @@ import pytest
 from rho_wasm.capabilities import Capability, CapabilityContext, capability
 from rho_wasm.capabilities.granted import Granted
 from rho_wasm.capabilities.random import random_capabilities
-from rho_wasm.dynamic.granting import effective_grants, grant_changes, grants_to_stage
+from rho_wasm.dynamic.granting import effective_bounds, effective_grants, grant_changes, grants_to_stage
 from rho_wasm.dynamic.offer import hints
-from rho_wasm.grants import Bounds, Grant, HttpBounds, RandomBounds
+from rho_wasm.grants import BOUNDS, Bounds, Grant, HttpBounds, KvReadBounds, KvWriteBounds, RandomBounds
 from rho_wasm.manifest import ToolDeclaration
 from rho_wasm.policy import Policy
 
@@ -81,6 +81,16 @@ def test_what_a_store_says_that_nobody_here_would_have_written_counts_for_nothin
     assert effective(*forged) == {}
     wide = Grant(capability="random.bytes", bounds={"max_bytes": 1_000_000})
     assert effective(wide) == {"random.bytes": RandomBounds(max_bytes=10)}
+
+
+def test_a_generation_that_was_staged_with_bounds_that_are_none_any_more_has_what_it_had() -> None:
+    before = {"keys": 1_000, "bytes": 1_048_576, "value_bytes": 100, "key_bytes": 512}
+    rules = Policy.parse({"tools": {"t": {"grants": {"kv.get": {"key_bytes": 50}, "kv.put": {"keys": 3}}}}})
+    given = [Grant(capability=name, bounds=before) for name in ("kv.get", "kv.put")]
+    assert effective_bounds("t", given, declared=("kv.get", "kv.put"), policy=rules, known=BOUNDS) == {
+        "kv.get": KvReadBounds(value_bytes=100, key_bytes=50),
+        "kv.put": KvWriteBounds(value_bytes=100, keys=3),
+    }
 
 
 def test_hints_follow_from_what_is_granted_and_a_manifest_only_makes_them_stricter() -> None:
