@@ -46,7 +46,7 @@ class Transcript:
         question = self._question = self._asked(capability, arguments)
         try:
             value = self._capabilities.answer_now(capability, arguments, remaining_ms=remaining_ms)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             self._keep(question, _refusal(error))
             raise
         if value is not LATER:
@@ -59,7 +59,7 @@ class Transcript:
         question = self._question
         try:
             value = await self._capabilities.answer(capability, arguments, remaining_ms=remaining_ms)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             self._keep(question, _refusal(error))
             raise
         if question is not None:
@@ -112,7 +112,7 @@ def _reply(value: Any, *, max_bytes: int, at_once: bool = False) -> bytes:
         return refusal("unavailable", NOT_PLAIN)
 
 
-def _refusal(error: Exception) -> bytes:
+def _refusal(error: Exception | SystemExit) -> bytes:
     """What the guest is told where the capability raised."""
     if isinstance(error, CapabilityError):
         return refusal(refused_kind(error), error.message)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import stat
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +130,26 @@ async def test_what_was_asked_and_answered_is_recorded_whatever_the_answer(cache
         {"error": {"kind": "unavailable", "message": "the capability failed in the host"}},
         {"ok": [3, "xxx"]},
     ]
+
+
+async def test_a_capability_that_exits_is_recorded_as_any_other_that_failed(cache: NativeCache) -> None:
+    @capability("test.now", quick=True)
+    def now() -> Any:
+        sys.exit("a secret of the host's")
+
+    @capability("test.later")
+    async def later() -> Any:
+        sys.exit("a secret of the host's")
+
+    policy = Policy.parse(
+        {"recordings": {"on": True}, "tools": {"*": {"grants": {"test.now": {}, "test.later": {}}}}},
+        capabilities=[now, later],
+    )
+    async with open_bench(cache, policy=policy, capabilities=[now, later]) as bench:
+        await bench.go(asking_guest("now", "test.now"), asking_guest("later", "test.later"))
+        heard = [(await bench.call(name)).value for name in ("now", "later")]
+        recorded = [each.as_plain()["host_calls"] for each in await kept(bench)]
+    assert [[call["reply"] for call in calls] for calls in recorded] == [[each] for each in heard]
 
 
 @pytest.mark.slow
