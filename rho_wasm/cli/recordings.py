@@ -246,7 +246,7 @@ def _nothing(tool: str | None, counts: Mapping[str, int]) -> str:
 
 def _rows(store: Store, ids: Sequence[int], tool: str | None) -> tuple[RecordingRow, ...]:
     if not ids:
-        return store.recordings.rows(tool)
+        return store.recordings.rows(tool, limit=-1)
     rows = store.recordings.find(ids)
     known = {row.id for row in rows}
     if unknown := [id for id in ids if id not in known]:

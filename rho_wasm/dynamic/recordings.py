@@ -29,12 +29,12 @@ class Recordings:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def add(self, recordings: Iterable[Recording], *, per_tool: int, bytes_per_tool: int) -> int:
+    def add(self, recordings: Iterable[Recording], *, per_tool: int, bytes_per_tool: int) -> None:
         """Keeps recordings, in one transaction, and lets the oldest of their tools go where that is too many.
 
-        Answers how many bytes were written. They survive a killed host as soon as this returns.
+        They survive a killed host as soon as this returns.
         """
-        written, tools = 0, set()
+        tools: set[str] = set()
         with self._database.write(durable=False) as connection:
             for recording in recordings:
                 body = recording.body()
@@ -56,15 +56,16 @@ class Recordings:
                         _digest(body),
                     ),
                 )
-                written += len(body)
                 tools.add(recording.tool)
             for tool in sorted(tools):
                 _trim(connection, tool, most=per_tool, most_bytes=bytes_per_tool)
             _trim_all(connection)
-        return written
 
     def rows(self, tool: str | None = None, *, limit: int = 1_000) -> tuple[RecordingRow, ...]:
-        """The latest recordings, of one tool or of all, the newest first. Their contents are not read."""
+        """The latest recordings, of one tool or of all, the newest first. Their contents are not read.
+
+        ``limit`` of them at most, or all that there are if it is -1.
+        """
         with self._database.read() as connection:
             if tool is None:
                 return _rows(connection, "TRUE ORDER BY id DESC LIMIT ?", (limit,))

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import pytest
 
 from rho_wasm import Artifact, Host, Policy, ToolCall
+from rho_wasm.dynamic.store import Store
 from rho_wasm.testing import guest
 from tests.cli.conftest import Command
 
@@ -133,6 +135,20 @@ def test_a_replay_that_crashes_where_the_call_answered_exits_with_1(
     assert code == 1
     assert "recording 2: ok -> trapped" in text
     assert '+ "crashed": "trapped"' in text
+
+
+def test_all_calls_are_replayed_however_many_there_are(recorded: Path, command: Command) -> None:
+    with Store.open(recorded / ".rho") as store:
+        (first,) = store.recordings.rows("calc", limit=1)
+        recording = store.recordings.get(first.id)
+        assert recording is not None
+        store.recordings.add([replace(recording, tool="gone")] * 1_001, per_tool=1_001, bytes_per_tool=1024 * 1024)
+    reports = command("recordings", "replay")[1]["reports"]
+    assert [(each["tool"], each["replayed"], each["left"]) for each in reports] == [
+        ("calc", 2, 0),
+        ("evil", 1, 0),
+        ("gone", 0, 1_001),
+    ]
 
 
 @pytest.mark.slow
