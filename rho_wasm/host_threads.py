@@ -167,8 +167,6 @@ class HostThreads:
         is how the function has something awaited here meanwhile.
         """
         job = _Job(function, arguments)
-        if aside is not None:
-            aside.begin(job)
         with self._lock:
             if self._abandoned >= self.max_abandoned:
                 raise NoThread(f"{self._abandoned} calls before it did not stop in time and still run")
@@ -176,9 +174,13 @@ class HostThreads:
                 left = self._abandoned_by[job.guest]
                 raise NoThread(f"{left} calls that the same guest asked for did not stop in time and still run")
             self._running += 1
+        if aside is not None:
+            aside.begin(job)
         try:
             self._hand_over(job)
         except RuntimeError:
+            if aside is not None:
+                aside.end()
             with self._lock:
                 self._running -= 1
             raise NoThread("the system starts no further thread") from None

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import gc
 import subprocess
 import sys
 import threading
+import weakref
 
 import anyio
 import anyio.lowlevel
 import pytest
 
-from rho_wasm.host_threads import HostThreads, HostThreadsStatistics, NoThread, on_behalf_of
+from rho_wasm.host_threads import Aside, HostThreads, HostThreadsStatistics, NoThread, on_behalf_of
 from tests.helpers import until
 
 pytestmark = pytest.mark.anyio
@@ -125,6 +127,38 @@ async def test_a_system_that_starts_no_further_thread_is_no_fault_of_the_functio
             await threads.run(int)
     assert threads.statistics().running == 0
     assert (await threads.run(int)).value == 0
+
+
+class Asks:
+    """A function that may have something awaited, as a call does."""
+
+    def __init__(self, aside: Aside) -> None:
+        self.aside = aside
+
+    def __call__(self) -> None:
+        raise AssertionError("there is no thread for it")
+
+
+@pytest.mark.parametrize("none_starts", [False, True])
+async def test_what_finds_no_thread_is_let_go_without_the_collector(
+    none_starts: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    if none_starts:
+        monkeypatch.setattr(threading.Thread, "start", refuse)
+    aside = Aside()
+    asks = Asks(aside)
+    let_go = weakref.ref(asks)
+    gc.disable()
+    try:
+        with contextlib.suppress(NoThread):
+            await HostThreads(max_abandoned=16 if none_starts else 0).run(asks, aside=aside)
+        del asks, aside
+        assert let_go() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
