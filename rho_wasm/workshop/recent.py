@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,7 +33,10 @@ class _Calls:
 
 
 class RecentCalls:
-    """Hears of every call that ends, and remembers those of generations. In memory, bounded, for one event loop."""
+    """Hears of every call that ends, and remembers those of generations. In memory and bounded.
+
+    Written on one event loop; read from any thread.
+    """
 
     def __init__(self) -> None:
         self._by_tool: OrderedDict[str, _Calls] = OrderedDict()
@@ -60,9 +62,10 @@ class RecentCalls:
         if calls is None:
             return {"calls": 0}
         told: dict[str, Any] = {"calls": calls.finished}
-        if calls.fuel:
-            told["fuel"] = {"last": calls.fuel[-1], "most": max(calls.fuel), "of_calls": len(calls.fuel)}
-        faults: Sequence[_Fault] = [each for each in reversed(calls.faults) if each.session_id == session_id]
+        # Copies: calls end meanwhile.
+        if fuel := tuple(calls.fuel):
+            told["fuel"] = {"last": fuel[-1], "most": max(fuel), "of_calls": len(fuel)}
+        faults = [each for each in reversed(tuple(calls.faults)) if each.session_id == session_id]
         if faults:
             told["faults"] = [
                 {

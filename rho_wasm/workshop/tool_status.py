@@ -89,16 +89,17 @@ def _candidate(bench: Bench, candidate: Candidate) -> dict[str, Any]:
 
 def _one(bench: Bench, name: str, context: ToolContext) -> dict[str, Any]:
     live = bench.source.live()
+    foreign = bench.authors.foreign(bench.store, context.session_id)
     shown = inert(name, limit=100)
     told: dict[str, Any] = {"tool": shown, "live": name in live.tools, "generation": live.number}
     if name in live.tools:
         told["artifact"] = live.tools[name].artifact
         told["granted"] = sorted(grant.capability for grant in live.tools[name].grants)
-    elif not _known(bench, name, context):
+    elif name not in foreign.by_name and not _known(bench, name, context):
         host = context.registry.lookup(name) is not None
         why = "it is the host's own tool" if host else "there is no tool of that name, and no candidate brings one"
         raise Failed(f"nothing is told of '{shown}': {why}", details={"reason": "not_found"})
-    told["may_change"] = bench.authors.foreign(bench.store, context.session_id).problem(name) is None
+    told["may_change"] = foreign.problem(name) is None
     told |= bench.recent.of(name, context.session_id)
     every = bench.store.strikes(name, limit=100)
     for fault in told.get("faults", ()):
@@ -130,12 +131,10 @@ def _one(bench: Bench, name: str, context: ToolContext) -> dict[str, Any]:
 
 
 def _known(bench: Bench, name: str, context: ToolContext) -> bool:
-    """Whether there is, was or may be a tool of that name, as far as this session knows."""
-    if bench.store.quarantines(name) or bench.store.strikes(name, limit=1):
+    """Whether there is, was or may be a tool of that name, names of others apart, as this session knows."""
+    if bench.store.quarantines(name) or bench.store.strikes(name, limit=1) or bench.recent.knows(name):
         return True
-    if any(name in each.changes.names for each in bench.own_candidates(context.session_id)):
-        return True
-    return name in bench.authors.foreign(bench.store, context.session_id).by_name or bench.recent.knows(name)
+    return any(name in each.changes.names for each in bench.own_candidates(context.session_id))
 
 
 def _counted(bench: Bench, fault: Mapping[str, Any], strikes: Sequence[Strike]) -> str:
