@@ -16,9 +16,9 @@ from rho_wasm.toolchains.declared import DECLARE
 from rho_wasm.toolchains.image_builder import INTERPRETED, ImageBuilder
 from rho_wasm.toolchains.pipeline import build
 
-__all__ = ["Asked", "Built", "built"]
+__all__ = ["DECLARES_NOTHING", "Asked", "Built", "built"]
 
-_DECLARES_NOTHING = ("declares no tool", "exports no function", "has no description")
+DECLARES_NOTHING = ("declares no tool", "exports no function", "has no description")
 """How the engines say that a source has functions, but no tool."""
 _CAPABILITIES = {
     "python": '@tool(capabilities=["NAME"])',
@@ -154,7 +154,7 @@ def _key(key: str) -> str:
 
 def _declares_nothing(error: BuildError) -> bool:
     return error.reason == "build_failed" and any(
-        said in each.message for each in error.diagnostics for said in _DECLARES_NOTHING
+        said in each.message for each in error.diagnostics for said in DECLARES_NOTHING
     )
 
 

@@ -25,6 +25,7 @@ from rho_wasm.plain import json_text, jsonable
 from rho_wasm.results import Failed
 from rho_wasm.toolchains.pipeline import languages
 from rho_wasm.untrusted import inert, inert_plain
+from rho_wasm.workshop.building import DECLARES_NOTHING
 from rho_wasm.workshop.hints import source_hint
 from rho_wasm.workshop.idioms import IDIOMS
 
@@ -34,7 +35,7 @@ _ERRORS, _NOTES = 5, 6
 _LINE_CHARS, _MESSAGE_CHARS, _HINT_CHARS = 200, 500, 500
 _SHOWN_ITEMS, _SHOWN_CHARS = 500, 2_000
 
-_UNDECLARED = ("declares no tool", "exports no function", "has no description", "manifest is missing")
+_UNDECLARED = (*DECLARES_NOTHING, "manifest is missing")
 _HINTS = {
     "engine_missing": "this host has no interpreter for it, or is making it just now: wait a minute, or take another",
     "missing_extra": "this host cannot build that language: write it in another one",
@@ -51,8 +52,10 @@ def told_build_error(error: BuildError, *, source: str, language: str, name: str
     faults = [each for each in error.diagnostics if each.severity == "error"] or list(error.diagnostics)
     notes = [each for each in error.diagnostics if each.severity == "note" and each not in faults]
     lines = [f"The {language} source of {name} does not build ({error.reason}). Mend this and write it again:"]
+    # As compilers count them: str.splitlines ends lines at form feeds too.
+    given = source.replace("\r\n", "\n").split("\n")
     for fault in faults[:_ERRORS]:
-        lines += _fault(fault, source.splitlines(), language)
+        lines += _fault(fault, given, language)
     if len(faults) > _ERRORS:
         lines.append(f"{len(faults) - _ERRORS} more; mend these first")
     lines += [f"  {inert(note.message, limit=_LINE_CHARS)}" for note in notes[:_NOTES]]

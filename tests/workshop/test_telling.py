@@ -22,6 +22,12 @@ def test_the_line_of_the_source_stands_under_the_error_even_where_a_compiler_tel
     ]
 
 
+def test_lines_are_counted_as_compilers_count_them() -> None:
+    source = "one \f\v\u2028 one\r\n  two\nthree\n"
+    fault = BuildError("c", [Diagnostic("no", line=2)])
+    assert "    two\n" in f"{told_build_error(fault, source=source, language='c', name='tool').reason}\n"
+
+
 def test_no_line_is_taken_from_the_source_for_a_message_about_another_file_or_beyond_its_end() -> None:
     text = told(BuildError("c", [Diagnostic("no", file="rho.h", line=2), Diagnostic("end", line=900)]))
     assert "second" not in text
