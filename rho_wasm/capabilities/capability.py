@@ -114,10 +114,10 @@ def capability(
     The guest's arguments come by name, checked against the annotations (a text is no number); a parameter annotated
     :class:`CapabilityContext` gets that. So is its answer: one that the return annotation does not allow is a fault of
     the host's, as an exception is. An async function is awaited in the task of the call. A sync one runs in a
-    daemon thread, at most 16 of which may be left behind by calls that ended before it; ``quick`` says that it needs
-    no thread of its own: then it is called wherever the guest runs, the event loop's thread too, and must be safe to
-    call from several threads at once and wait for nothing. ``bounds`` is the model of what a policy may narrow (a
-    subclass of :class:`Bounds`); the function finds it in ``context.bounds``.
+    daemon thread, at most 16 of which, 4 by one guest, may be left behind by calls that ended before it; ``quick`` says
+    that it needs no thread of its own: then it is called wherever the guest runs, the event loop's thread too, and must
+    be safe to call from several threads at once and wait for nothing. ``bounds`` is the model of what a policy may
+    narrow (a subclass of :class:`Bounds`); the function finds it in ``context.bounds``.
 
     Raises ValueError for a name that is not two or more lower-case words joined by dots, or is one of the host's
     (``kv.``, ``http.`` and so on); TypeError for a function that :func:`rho_wasm.tool` would not take, for a return

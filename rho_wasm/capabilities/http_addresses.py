@@ -86,12 +86,12 @@ def may_reach(address: Address, networks: Iterable[Network]) -> bool:
 class ThreadResolver:
     """The system's resolver, in a daemon thread that is left behind when the caller is cancelled.
 
-    Python can stop no ``getaddrinfo``. At most ``most_abandoned`` of them run on; then names are not resolved until
+    Python can stop no ``getaddrinfo``. At most 16 of them, 4 by one guest, run on; then names are not resolved until
     one ends (OSError).
     """
 
-    def __init__(self, *, most_abandoned: int = 16) -> None:
-        self._threads = HostThreads(max_abandoned=most_abandoned)
+    def __init__(self) -> None:
+        self._threads = HostThreads()
 
     async def __call__(self, host: str, port: int) -> Sequence[str]:
         try:
