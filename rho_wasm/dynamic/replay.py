@@ -137,8 +137,9 @@ class PreparedReplay:
     @classmethod
     def of(cls, target: ReplayTarget, recording: Recording) -> PreparedReplay:
         """Blocks for as long as reading the recording takes."""
-        arguments = recording.arguments
-        return cls(target, recording, arguments, recording.context, target.schema.problems(arguments))
+        request = decoded(recording.request)
+        arguments = request["arguments"]
+        return cls(target, recording, arguments, request["context"], target.schema.problems(arguments))
 
 
 async def replay(sandbox: Sandbox, prepared: PreparedReplay) -> Replay:

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from rho_wasm.dynamic.recording import Recording
 from rho_wasm.dynamic.replay import Replay
 from rho_wasm.manifest import ToolDeclaration
 from rho_wasm.untrusted import inert
@@ -176,11 +175,10 @@ class ReplayReport:
         )
 
 
-def shape_of(recording: Recording, declaration: ToolDeclaration) -> str:
+def shape_of(arguments: Mapping[str, Any], declaration: ToolDeclaration) -> str:
     """What kinds of arguments a call had, under names that the tool's schema has, and nothing of what they said."""
     known = declaration.input_schema.get("properties")
     names = known.keys() if isinstance(known, Mapping) else ()
-    arguments = recording.arguments
     told = [
         f"{inert(name, limit=_PROPERTY_CHARS)}: {_kind(value)}" for name, value in arguments.items() if name in names
     ]

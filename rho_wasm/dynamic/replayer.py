@@ -202,7 +202,7 @@ class _Run:
         if found.broke:
             self._broken += 1
             assert not isinstance(prepared, str), "a recording that cannot be read breaks nothing"
-            self._shapes[found.id] = shape_of(prepared.recording, self._target.declaration)
+            self._shapes[found.id] = shape_of(prepared.arguments, self._target.declaration)
 
     def report(self) -> ReplayReport:
         return ReplayReport(
