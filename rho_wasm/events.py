@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from typing import Any, TypeAlias
 
 from rho_wasm.calls import ToolCall
 from rho_wasm.results import ToolResult
+from rho_wasm.signatures import is_async
 
 __all__ = [
     "CapabilityFailed",
@@ -162,7 +162,7 @@ OnEvent: TypeAlias = Callable[[Event], Any]
 
 def subscriber(on_event: OnEvent | None) -> OnEvent | None:
     """``on_event`` as it is. Raises TypeError for an async one, which nobody would await."""
-    if inspect.iscoroutinefunction(on_event) or inspect.iscoroutinefunction(getattr(on_event, "__call__", None)):
+    if is_async(on_event):
         raise TypeError(
             "on_event is called where nothing waits: give a function that is not async, such as a queue's put"
         )

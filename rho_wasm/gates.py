@@ -9,7 +9,6 @@ a daemon thread of the host's own, so one that blocks holds nothing up but its o
 
 from __future__ import annotations
 
-import functools
 import inspect
 import logging
 from collections.abc import Awaitable, Callable
@@ -20,6 +19,7 @@ from rho_wasm.calls import ToolCall, ToolContext
 from rho_wasm.cancellation import Watermark, let_through
 from rho_wasm.errors import ToolError
 from rho_wasm.host_threads import HostThreads, NoThread
+from rho_wasm.signatures import is_async
 from rho_wasm.untrusted import exception_text, inert, type_name
 
 __all__ = ["Allow", "Block", "Gate", "GateAnswer", "Gatekeeper", "allow_all"]
@@ -58,12 +58,7 @@ class Gatekeeper:
     def __init__(self, gate: Gate, *, threads: HostThreads) -> None:
         self._gate = gate
         self._threads = threads
-        function: Any = gate
-        while isinstance(function, functools.partial):
-            function = function.func
-        self._is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-            getattr(function, "__call__", None)
-        )
+        self._is_async = is_async(gate)
 
     @property
     def allows_all(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import FrozenInstanceError, is_dataclass
+from functools import partial
 from typing import Any, get_args
 
 import pytest
@@ -76,7 +77,7 @@ class Awaited:
     ],
 )
 def test_whatever_tells_refuses_an_async_subscriber(make: Any) -> None:
-    for hear in (Awaited(), Awaited().__call__):
+    for hear in (Awaited(), Awaited().__call__, partial(Awaited())):
         with pytest.raises(TypeError, match="on_event is called where nothing waits"):
             make(hear)
 

@@ -27,6 +27,7 @@ from rho_wasm.limits import Limits
 from rho_wasm.manifest import Manifest, ToolDeclaration
 from rho_wasm.policy import Policy
 from rho_wasm.sandbox import GuestModule, Sandbox
+from rho_wasm.signatures import is_async
 from rho_wasm.untrusted import inert, type_name
 
 __all__ = ["Approve", "Rebuild", "SwitchGates"]
@@ -278,7 +279,7 @@ def _told(candidate: Generation, replays: Mapping[str, ReplayReport]) -> tuple[s
 
 async def _answer(approve: Approve, review: Review) -> object:
     try:
-        if inspect.iscoroutinefunction(approve) or inspect.iscoroutinefunction(getattr(approve, "__call__", None)):
+        if is_async(approve):
             answer: object = approve(review)
         else:
             # It may wait for a person at a terminal.
