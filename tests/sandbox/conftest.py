@@ -74,7 +74,9 @@ async def native_first(
 @asynccontextmanager
 async def _opened(request: pytest.FixtureRequest, cache: NativeCache) -> AsyncIterator[Sandbox]:
     if request.param == "process":
-        yield request.getfixturevalue("with_workers")
+        sandbox = request.getfixturevalue("with_workers")
+        yield sandbox
+        assert sandbox.statistics().modules == 0, "the next test has this sandbox too, and would count what is left"
         return
     if request.param == "native" and (reason := why_not_native()) is not None:
         pytest.skip(reason)

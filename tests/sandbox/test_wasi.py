@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -25,8 +26,9 @@ BAD_POINTERS = [PAGE - 3, PAGE, 0x7FFF_FFFF, 0x8000_0000, 0xFFFF_FFFF, -1]
 
 
 @pytest.fixture
-async def probe(sandbox: Sandbox) -> Probe:
-    return Probe(sandbox, await sandbox.load(probe_wasm()))
+async def probe(sandbox: Sandbox) -> AsyncIterator[Probe]:
+    with await sandbox.load(probe_wasm()) as module:
+        yield Probe(sandbox, module)
 
 
 def iovs(*pieces: tuple[int, int]) -> bytes:
