@@ -8,7 +8,7 @@ from typing import Any
 
 import anyio.to_thread
 
-from rho_wasm.counting import items_of
+from rho_wasm.counting import ITEMS_AT_ONCE, items_of
 from rho_wasm.errors import NotPlain, PlainError, ToolError
 from rho_wasm.frozen import FrozenMap, thaw
 from rho_wasm.json_arguments import Unreadable, read_object
@@ -26,8 +26,6 @@ _AT_ONCE_CHARS = 64 * 1024
 """Of a text that is read on the event loop, in some milliseconds; a longer one is read in a thread."""
 _AT_ONCE_LOOKS = 300
 """At arguments that are repaired on the event loop, in about a millisecond; those that take more wait for a thread."""
-_ITEMS_AT_ONCE = 400
-"""Of what a guest gave that are copied on the event loop's thread."""
 _BYTES, _DEPTH, _ITEMS = _BOUNDS.request_bytes, _BOUNDS.depth, _BOUNDS.items
 
 
@@ -62,7 +60,7 @@ async def guests_copy(
 ) -> tuple[Copied, bool]:
     """As :func:`copied_arguments`, of what a guest gave: in a thread where it is long, since guests ask again."""
     copy = partial(copied_arguments, arguments, schema, tool=tool, in_order=in_order)
-    if items_of(arguments, most=_ITEMS_AT_ONCE) <= _ITEMS_AT_ONCE:
+    if items_of(arguments, most=ITEMS_AT_ONCE) <= ITEMS_AT_ONCE:
         return copy()
     return await anyio.to_thread.run_sync(copy)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rho_wasm.grants import BOUNDS, capability_name, is_reserved
-from rho_wasm.spelling import nearest, one_slip_apart
+from rho_wasm.spelling import did_you_mean, one_slip_apart
 from rho_wasm.untrusted import inert
 
 __all__ = ["misnamed", "misspelt"]
@@ -28,6 +28,4 @@ def misnamed(name: str) -> str | None:
     """One inert line about a name that is surely wrong, with what was probably meant; None for every other."""
     if not misspelt(name):
         return None
-    meant = nearest(name, BOUNDS)
-    words = f"no capability that ships is called {inert(name, limit=80)}"
-    return words if meant is None else f"{words}; did you mean {meant}?"
+    return f"no capability that ships is called {inert(name, limit=80)}{did_you_mean(name, BOUNDS)}"

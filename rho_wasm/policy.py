@@ -103,7 +103,8 @@ class GatePolicy(_Frozen):
     """The switch gates that a candidate must pass beside ``admission``, which is always on."""
 
     on: Annotated[tuple[StrictStr, ...], AfterValidator(_known_gates)] = ("examples",)
-    """Of ``examples`` (its own pass), ``replay`` (recorded calls do not crash) and ``approval`` (a person says yes)."""
+    """Of ``examples`` (its own pass), ``replay`` (recorded calls that answered do not crash; what asked the host
+    otherwise first waits for a person) and ``approval`` (a person says yes)."""
 
 
 class StrikePolicy(_Frozen):

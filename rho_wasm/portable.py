@@ -21,6 +21,7 @@ import jsonschema_rs
 
 from rho_wasm.errors import ModuleRejected
 from rho_wasm.frozen import thaw
+from rho_wasm.schema_graph import pointed
 from rho_wasm.untrusted import inert
 
 __all__ = ["check_declared", "object_schema", "refused_argument", "unportable"]
@@ -115,8 +116,5 @@ def _followed(node: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
         reference = node.get("$ref")
         if type(reference) is not str:
             return node
-        node = root
-        for step in reference[1:].split("/")[1:]:
-            step = step.replace("~1", "/").replace("~0", "~")
-            node = node.get(step) if isinstance(node, Mapping) else None
+        node = pointed(root, reference)
     return {}

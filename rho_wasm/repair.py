@@ -20,6 +20,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from rho_wasm.json_arguments import Unreadable, read_json
+from rho_wasm.schema_graph import pointed
 from rho_wasm.untrusted import inert
 
 __all__ = ["MAX_LOOKS", "TooMuch", "repaired"]
@@ -210,14 +211,10 @@ class _Repairer:
                 yield {}
 
     def _target(self, reference: Any) -> Any:
-        if type(reference) is not str or not reference.startswith("#"):
+        if type(reference) is not str:
             return None
         self._look(len(reference) // _MAX_OPTIONS)
-        node: Any = self._root
-        for step in reference[1:].split("/")[1:]:
-            step = step.replace("~1", "/").replace("~0", "~")
-            node = node.get(step) if isinstance(node, Mapping) else None
-        return node
+        return pointed(self._root, reference)
 
     def _note(self, path: str, text: str) -> None:
         self.notes.append(f"{path}: {text}" if path else text)

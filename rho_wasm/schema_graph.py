@@ -7,6 +7,7 @@ with.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -14,7 +15,7 @@ from rho_wasm.errors import SchemaInvalid
 from rho_wasm.schema_cost import CostNode
 from rho_wasm.untrusted import inert
 
-__all__ = ["SchemaGraph"]
+__all__ = ["SchemaGraph", "pointed"]
 
 _DATA: Final = frozenset({"const", "default", "dependentRequired", "enum", "examples", "required", "type"})
 _MAPS: Final = frozenset({"$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties"})
@@ -41,6 +42,23 @@ _MAX_PATTERN_CHARS: Final = 1_000
 _MAX_PATTERNS: Final = 200
 _MAX_WEIGHT: Final = 10_000
 _MAX_CHAIN: Final = 128
+_INDEX: Final = re.compile(r"[0-9]{1,9}")
+
+
+def pointed(root: Mapping[str, Any], reference: str) -> Any:
+    """What a ``$ref`` into the same schema leads to, by its JSON pointer (RFC 6901); None where that is nowhere."""
+    if reference != "#" and not reference.startswith("#/"):
+        return None
+    node: Any = root
+    for step in reference[1:].split("/")[1:]:
+        step = step.replace("~1", "/").replace("~0", "~")
+        if isinstance(node, Mapping):
+            node = node.get(step)
+        elif isinstance(node, (list, tuple)) and _INDEX.fullmatch(step) and int(step) < len(node):
+            node = node[int(step)]
+        else:
+            return None
+    return node
 
 
 class SchemaGraph:
@@ -95,15 +113,9 @@ class SchemaGraph:
         shown = inert(reference, limit=80)
         if reference != "#" and not reference.startswith("#/"):
             raise SchemaInvalid(f"the $ref {shown!r} leads outside: only #/... of the same schema is followed")
-        node: Any = self._root
-        for step in reference[1:].split("/")[1:]:
-            step = step.replace("~1", "/").replace("~0", "~")
-            if isinstance(node, Mapping) and step in node:
-                node = node[step]
-            elif isinstance(node, (list, tuple)) and step.isascii() and step.isdigit() and int(step) < len(node):
-                node = node[int(step)]
-            else:
-                raise SchemaInvalid(f"the $ref {shown!r} leads nowhere")
+        node = pointed(self._root, reference)
+        if node is None:
+            raise SchemaInvalid(f"the $ref {shown!r} leads nowhere")
         if not isinstance(node, (Mapping, bool)):
             raise SchemaInvalid(f"the $ref {shown!r} does not lead to a schema")
         return node

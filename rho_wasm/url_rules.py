@@ -14,7 +14,7 @@ from typing import Final
 
 from rho_wasm.untrusted import inert
 
-__all__ = ["UrlRule"]
+__all__ = ["DEFAULT_PORTS", "UrlRule", "ends_in_number", "is_host_name"]
 
 _SHAPE: Final = re.compile(
     r"(?P<scheme>https?)://(?P<wild>\*\.)?(?P<host>\[[0-9A-Fa-f:.]+\]|[^\[\]/:]+)(?::(?P<port>[0-9]{1,5}))?(?P<path>/.*)?"
@@ -22,7 +22,7 @@ _SHAPE: Final = re.compile(
 _LABEL: Final = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
 _PATH: Final = re.compile(r"/[A-Za-z0-9._~!$&'()*+,;=:@/-]*")
 _NUMBER: Final = re.compile(r"[0-9]+|0[xX][0-9a-fA-F]*")
-_PORTS: Final = {"http": 80, "https": 443}
+DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _MAX_CHARS: Final = 1_024
 
 
@@ -48,7 +48,7 @@ class UrlRule:
         if shape is None:
             raise _refusal(text, "a rule is http(s)://HOST[:PORT][/PATH], or with *. before the host")
         scheme, subdomains, path = shape["scheme"], shape["wild"] is not None, shape["path"] or "/"
-        port = _PORTS[scheme] if shape["port"] is None else int(shape["port"])
+        port = DEFAULT_PORTS[scheme] if shape["port"] is None else int(shape["port"])
         if not 0 < port < 65_536:
             raise _refusal(text, "a port is 1 to 65535")
         segments = path.split("/")[1:]
@@ -60,7 +60,7 @@ class UrlRule:
     def origin(self) -> str:
         """Scheme, host and port, as it is written."""
         host = f"[{self.host}]" if ":" in self.host else self.host
-        port = "" if self.port == _PORTS[self.scheme] else f":{self.port}"
+        port = "" if self.port == DEFAULT_PORTS[self.scheme] else f":{self.port}"
         return f"{self.scheme}://{'*.' if self.subdomains else ''}{host}{port}"
 
     def __str__(self) -> str:
@@ -96,15 +96,29 @@ class UrlRule:
         return other.host.endswith("." + self.host) or (other.subdomains and other.host == self.host)
 
 
+def is_host_name(host: str) -> bool:
+    """Whether ``host``, in lower case, is a name as DNS has them: of letters, digits, hyphens and underscores."""
+    return len(host) <= 253 and all(map(_LABEL.fullmatch, host.split(".")))
+
+
+def ends_in_number(host: str) -> bool:
+    """Whether ``host`` is an IPv4 address or nothing.
+
+    2130706433, 0x7f.1 and 0177.0.0.1 are 127.0.0.1 to some resolvers
+    (https://url.spec.whatwg.org/#ends-in-a-number-checker).
+    """
+    return _NUMBER.fullmatch(host.rpartition(".")[2]) is not None
+
+
 def _host(text: str, host: str, subdomains: bool) -> str:
     try:
         if host.startswith("["):
             address = str(ipaddress.IPv6Address(host[1:-1]))
-        elif _NUMBER.fullmatch(host.rpartition(".")[2]):
+        elif ends_in_number(host):
             address = str(ipaddress.IPv4Address(host))
         else:
             host = host.lower()
-            if len(host) > 253 or not all(_LABEL.fullmatch(label) for label in host.split(".")):
+            if not is_host_name(host):
                 raise _refusal(text, "a host is a name in ASCII (others as xn--...), an IPv4 or a [IPv6] address")
             return host
     except ipaddress.AddressValueError:

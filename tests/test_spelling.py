@@ -39,8 +39,8 @@ def test_a_name_that_is_like_none_has_no_suggestion() -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("http.fetsh", "no capability that ships is called http.fetsh; did you mean http.fetch?"),
-        ("kv.gett", "no capability that ships is called kv.gett; did you mean kv.get?"),
+        ("http.fetsh", "no capability that ships is called http.fetsh; did you mean 'http.fetch'?"),
+        ("kv.gett", "no capability that ships is called kv.gett; did you mean 'kv.get'?"),
         ("fetch", "no capability that ships is called fetch"),
         ("log.\x1b[31m", "no capability that ships is called log.\\x1b[31m"),
         ("kv.get", None),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -10,7 +11,7 @@ from rho_wasm.errors import RhoError
 from rho_wasm.json_arguments import object_or_text
 from rho_wasm.untrusted import type_name
 
-__all__ = ["BadAnswer", "arguments_of", "map_of", "maps_of", "text_of"]
+__all__ = ["BadAnswer", "arguments_of", "awaited", "map_of", "maps_of", "text_of"]
 
 _READ_CHARS: Final = 4 * 1024
 """Of arguments that are read at once; longer ones stay text, which a runner reads in a thread."""
@@ -65,3 +66,11 @@ def arguments_of(of: Mapping[str, Any], *, where: str) -> dict[str, Any] | str:
     if type(given) is not str:
         raise BadAnswer(f"{where}.arguments", "a text", given)
     return object_or_text(given) if len(given) <= _READ_CHARS else given
+
+
+async def awaited(create: Any, request: Mapping[str, Any]) -> Any:
+    """The response of an async client. Raises TypeError for another, which holds the event loop up."""
+    response = create(**request)
+    if not inspect.isawaitable(response):
+        raise TypeError("a loop waits for its model, so it asks through the package's async client")
+    return await response

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from rho_wasm.adapters.answered import BadAnswer, maps_of, text_of
-from rho_wasm.adapters.openai import awaited
+from rho_wasm.adapters.answered import BadAnswer, awaited, maps_of, text_of
 from rho_wasm.adapters.shapes import Tools, arguments_map, as_map, encoded, listed, tool_text
 from rho_wasm.calls import ToolCall
 from rho_wasm.loop import Model
@@ -79,12 +78,13 @@ def _call(block: Mapping[str, Any], where: str) -> ToolCall:
 
 def message_from_anthropic(message: Any) -> Message:
     """An assistant's message for :class:`rho_wasm.ToolLoop`."""
-    blocks = [dict(block) for block in maps_of(as_map(message).get("content"), where="content")]
+    said = as_map(message)
+    blocks = [dict(block) for block in maps_of(said.get("content"), where="content")]
     texts = [text_of(block, "text", where="content", empty=True) for block in blocks if block.get("type") == "text"]
     return {
         "role": "assistant",
         "content": "".join(texts),
-        "tool_calls": calls_from_anthropic(message),
+        "tool_calls": calls_from_anthropic(said),
         CONTENT_KEY: blocks,
     }
 

@@ -11,6 +11,7 @@ import binascii
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rho_wasm.adapters.shapes import encoded
 from rho_wasm.calls import ToolCall
 from rho_wasm.errors import PlainError
 from rho_wasm.frozen import thaw
@@ -125,10 +126,7 @@ def result_to_mcp(result: ToolResult, *, tool: Tool | None = None, newest: bool 
     if result.status == "halt" and result.value is None:
         text = result.halt_reason or ""
     content: list[dict[str, Any]] = [{"type": "text", "text": model_text(text, trusted=True)}]
-    content += [
-        {"type": "image", "data": base64.b64encode(image.data).decode(), "mimeType": image.mime_type}
-        for image in result.images
-    ]
+    content += [{"type": "image", "data": encoded(image), "mimeType": image.mime_type} for image in result.images]
     answered = result.status == "ok"
     shown: dict[str, Any] = {
         "content": content,

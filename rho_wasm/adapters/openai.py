@@ -5,11 +5,10 @@ Plain dicts, so that this needs no package. :mod:`rho_wasm.adapters.openai_respo
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from rho_wasm.adapters.answered import arguments_of, map_of, maps_of, text_of
+from rho_wasm.adapters.answered import arguments_of, awaited, map_of, maps_of, text_of
 from rho_wasm.adapters.openai_schema import description_of, openai_schema, strict_schema
 from rho_wasm.adapters.shapes import Tools, arguments_text, as_map, data_url, failure_text, listed
 from rho_wasm.calls import ToolCall
@@ -140,11 +139,3 @@ def openai_model(client: Any, *, model: str, strict: bool = False, **options: An
         return message_from_openai((await awaited(client.chat.completions.create, request)).choices[0].message)
 
     return ask
-
-
-async def awaited(create: Any, request: Mapping[str, Any]) -> Any:
-    """The response of an async client. Raises TypeError for another, which holds the event loop up."""
-    response = create(**request)
-    if not inspect.isawaitable(response):
-        raise TypeError("a loop waits for its model, so it asks through the package's async client")
-    return await response

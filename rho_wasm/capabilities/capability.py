@@ -15,11 +15,10 @@ from rho_wasm.calls import ToolCall, ToolContext
 from rho_wasm.cancellation import let_through
 from rho_wasm.capabilities.checking import ArgumentsCheck, problem_text
 from rho_wasm.capabilities.in_thread import charged_in_thread
-from rho_wasm.counting import items_of
+from rho_wasm.counting import ITEMS_AT_ONCE, items_of
 from rho_wasm.errors import CapabilityError
 from rho_wasm.grants import BOUNDS, Bounds, NoBounds, capability_name, is_reserved
 from rho_wasm.host_threads import HostThreads, NoThread
-from rho_wasm.sandbox.crossing import ITEMS_AT_ONCE
 from rho_wasm.signatures import arguments_model, is_async
 from rho_wasm.untrusted import inert, type_name
 

@@ -14,13 +14,13 @@ from rho_wasm import plain
 from rho_wasm.calls import ToolContext
 from rho_wasm.capabilities.capability import Capability, CapabilityContext
 from rho_wasm.capabilities.in_thread import charged_in_thread
+from rho_wasm.counting import ITEMS_AT_ONCE
 from rho_wasm.errors import CapabilityError, PlainError, TooLarge
 from rho_wasm.events import CapabilityFailed
 from rho_wasm.grants import Bounds
 from rho_wasm.host_threads import on_behalf_of
 from rho_wasm.limits import Limits
 from rho_wasm.results import CallLog
-from rho_wasm.sandbox.crossing import ITEMS_AT_ONCE
 from rho_wasm.sandbox.log import LogBuffer
 from rho_wasm.sandbox.state import LATER
 from rho_wasm.untrusted import exception_text, exception_trace

@@ -35,10 +35,9 @@ from rho_wasm.capabilities.http_headers import (
 from rho_wasm.capabilities.http_urls import HttpUrl, UrlRefused
 from rho_wasm.capabilities.in_thread import charged_in_thread
 from rho_wasm.capabilities.secrets import Secret, Secrets
-from rho_wasm.counting import items_of
+from rho_wasm.counting import ITEMS_AT_ONCE, items_of
 from rho_wasm.errors import CapabilityError, TooLarge
 from rho_wasm.grants import HttpBounds
-from rho_wasm.sandbox.crossing import ITEMS_AT_ONCE
 from rho_wasm.untrusted import inert
 
 if TYPE_CHECKING:

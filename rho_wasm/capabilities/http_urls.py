@@ -14,14 +14,13 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import unquote
 
+from rho_wasm.url_rules import DEFAULT_PORTS, ends_in_number, is_host_name
+
 __all__ = ["HttpUrl", "UrlRefused"]
 
 MAX_URL_CHARS: Final = 8_192
 _MOST_DECODINGS: Final = 8
 
-_PORTS: Final = {"http": 80, "https": 443}
-_LABEL: Final = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
-_NUMBER: Final = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _PORT: Final = re.compile(r"[1-9][0-9]{0,4}")
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _UNSAFE: Final = re.compile("[\x00-\x1f\x7f-\x9f\\\\\ud800-\udfff]")
@@ -68,10 +67,10 @@ class HttpUrl:
             raise UrlRefused("a URL has no control character and no backslash", malformed=True)
         scheme, found, rest = text.partition("://")
         scheme = scheme.lower()
-        if not found or scheme not in _PORTS:
+        if not found or scheme not in DEFAULT_PORTS:
             raise UrlRefused("a URL begins with https:// or http://", malformed=True)
         end = next((index for index, character in enumerate(rest) if character in "/?#"), len(rest))
-        host, port = _authority(rest[:end], _PORTS[scheme])
+        host, port = _authority(rest[:end], DEFAULT_PORTS[scheme])
         path, question, query = rest[end:].partition("#")[0].partition("?")
         path = _escaped(path, _IN_PATH) or "/"
         _check_path(path)
@@ -97,7 +96,7 @@ class HttpUrl:
     def authority(self) -> str:
         """Host and port, as the Host field has them (RFC 9110, section 7.2)."""
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
+        return host if self.port == DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
 
     @property
     def origin(self) -> str:
@@ -147,15 +146,12 @@ def _name(text: str) -> str:
         raise UrlRefused("a URL has a host", malformed=True)
     if not text.isascii():
         raise UrlRefused("a host is written in ASCII: others as xn--...")
-    labels = name.split(".")
-    if _NUMBER.fullmatch(labels[-1]):
-        # 2130706433, 0x7f.1 and 0177.0.0.1 are 127.0.0.1 to some resolvers: whoever ends in a number is an IPv4
-        # address in the usual form or nothing (https://url.spec.whatwg.org/#ends-in-a-number-checker).
+    if ends_in_number(name):
         try:
             return str(ipaddress.IPv4Address(name))
         except ValueError:
             raise UrlRefused("an IPv4 address is four decimal numbers without leading zeros") from None
-    if len(name) > 253 or not all(map(_LABEL.fullmatch, labels)):
+    if not is_host_name(name):
         raise UrlRefused("a host is a name of letters, digits and hyphens")
     return name
 

@@ -24,9 +24,10 @@ from rho_wasm import plain
 from rho_wasm.capabilities.capability import Arguments, Capability, CapabilityContext
 from rho_wasm.capabilities.in_thread import charged_in_thread
 from rho_wasm.capabilities.kv_backend import KvBackend, KvCondition, KvRoom
+from rho_wasm.counting import ITEMS_AT_ONCE
 from rho_wasm.errors import CapabilityError, Malformed, NotPlain, TooLarge
 from rho_wasm.grants import KvReadBounds, KvWriteBounds
-from rho_wasm.sandbox.crossing import BYTES_AT_ONCE, ITEMS_AT_ONCE
+from rho_wasm.sandbox.crossing import BYTES_AT_ONCE
 
 __all__ = ["kv_capabilities"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -28,6 +27,7 @@ from rho_wasm.cli.options import (
 from rho_wasm.cli.output import Output, UsageProblem
 from rho_wasm.cli.progress import build_progress
 from rho_wasm.cli.results import show_result
+from rho_wasm.cli.signals import until_signal
 from rho_wasm.cli.store import author_name, next_command
 from rho_wasm.cli.uncounted import uncounted_calls
 from rho_wasm.cli.watching import changes
@@ -84,7 +84,7 @@ def dev(
             Host.open(store, policy=loaded, secrets=needs_of_calls(loaded), elsewhere=True) as host,
             anyio.create_task_group() as group,
         ):
-            group.start_soon(_until_told, group.cancel_scope)
+            group.start_soon(until_signal, group.cancel_scope)
             rounds = _Rounds(output, host, source, store=store, policy=policy, language=language, trusted=trusted)
             rounds.call, rounds.arguments = call, arguments
             rounds.tell(
@@ -113,12 +113,6 @@ async def _language(source: Path) -> str | None:
         return await language_of(source)
     except BuildError:
         return None
-
-
-async def _until_told(scope: anyio.CancelScope) -> None:
-    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as received:
-        async for _ in received:
-            scope.cancel()
 
 
 def _tell(output: Output, event: str, said: str, told: Mapping[str, Any], style: str | None = None) -> None:

@@ -27,13 +27,13 @@ from rho_wasm.cli.options import (
     text_argument,
 )
 from rho_wasm.cli.output import Output, UsageProblem
+from rho_wasm.cli.policy_advice import given_elsewhere
 from rho_wasm.cli.progress import build_progress
 from rho_wasm.cli.results import show_result
 from rho_wasm.dynamic.artifact import Artifact
 from rho_wasm.dynamic.strikes import Quarantine
 from rho_wasm.errors import Corrupt, StoreError
 from rho_wasm.events import Event, GenerationSwitched, StrikeCounted, ToolQuarantined
-from rho_wasm.grants import UncheckedBounds
 from rho_wasm.host import Host
 from rho_wasm.host_capabilities import needs_of_calls
 from rho_wasm.offered import ToolSnapshot
@@ -279,9 +279,8 @@ def _tool_of(artifact: Artifact, file: str, name: str | None) -> str:
 
 def _granted_elsewhere(host: Host, tool: str) -> list[str]:
     """What the live ``tool`` may ask for that only the operator's program can answer."""
-    allowed, version = host.policy.grants_for(tool), host.source.live().tools.get(tool)
-    given = () if version is None else version.grants
-    return [each.capability for each in given if isinstance(allowed.get(each.capability), UncheckedBounds)]
+    version = host.source.live().tools.get(tool)
+    return [] if version is None else given_elsewhere(host.policy, tool, version.grants)
 
 
 def existing_store(path: Path) -> None:

@@ -7,14 +7,13 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
-import anyio
 import typer
 
 from rho_wasm.adapters.anthropic import tools_to_anthropic
 from rho_wasm.adapters.mcp import tool_to_mcp
 from rho_wasm.adapters.openai import tools_to_openai
-from rho_wasm.cli.modules import DEFAULT_STORE, existing_store
-from rho_wasm.cli.options import policy_of
+from rho_wasm.cli.hosts import with_host
+from rho_wasm.cli.modules import DEFAULT_STORE
 from rho_wasm.cli.output import Output
 from rho_wasm.host import Host
 from rho_wasm.portable import unportable
@@ -45,13 +44,11 @@ def offered_tools(store: Path, policy: Path | None) -> Sequence[Tool]:
     """
     if store == DEFAULT_STORE and not store.exists():
         return ToolRegistry().list()
-    existing_store(store)
 
-    async def run() -> Sequence[Tool]:
-        async with Host.open(store, policy=policy_of(policy), elsewhere=True) as host:
-            return host.registry.list()
+    async def offered(host: Host) -> Sequence[Tool]:
+        return host.registry.list()
 
-    return anyio.run(run)
+    return with_host(store, policy, offered)
 
 
 def print_offered(tools: Sequence[Tool], shape: ToolFormat) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -12,13 +12,13 @@ from typing import Any, Final, NamedTuple
 from rho_wasm.capabilities.http_addresses import may_reach
 from rho_wasm.capabilities.secrets import Secrets
 from rho_wasm.errors import PolicyError
-from rho_wasm.grants import Bounds, FilesBounds, HttpBounds
+from rho_wasm.grants import Bounds, FilesBounds, Grant, HttpBounds, UncheckedBounds
 from rho_wasm.host_capabilities import check_grants, granted_secrets
 from rho_wasm.policy import Policy
 from rho_wasm.untrusted import inert
 from rho_wasm.url_rules import UrlRule
 
-__all__ = ["Advice", "advice", "advice_here", "missing_here", "not_shipped"]
+__all__ = ["Advice", "advice", "advice_here", "given_elsewhere", "missing_here", "not_shipped"]
 
 _FOR_WHAT: Final[Mapping[str, str]] = MappingProxyType(
     {"http.fetch": "hosts", "files.read": "folders", "files.list": "folders", "tool.call": "tools"}
@@ -92,6 +92,12 @@ def missing_here(policy: Policy) -> Iterator[Advice]:
 def not_shipped(name: str) -> str:
     """What is said of a grant that only another program can give."""
     return f"{name} is not one that ships; its program must give it"
+
+
+def given_elsewhere(policy: Policy, tool: str, grants: Iterable[Grant]) -> list[str]:
+    """Of what a version of ``tool`` may ask for, what only the operator's program can answer."""
+    allowed = policy.grants_for(tool)
+    return [each.capability for each in grants if isinstance(allowed.get(each.capability), UncheckedBounds)]
 
 
 def _grants(policy: Policy) -> Iterator[tuple[str, str, Bounds]]:

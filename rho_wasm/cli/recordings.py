@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import anyio
 import typer
 
+from rho_wasm.cli.hosts import with_host
 from rho_wasm.cli.modules import DEFAULT_STORE, existing_store
-from rho_wasm.cli.options import JsonOption, PolicyOption, StoreOption, artifact_of, policy_of
+from rho_wasm.cli.options import JsonOption, PolicyOption, StoreOption, artifact_of
 from rho_wasm.cli.output import FAILED, WORKED, Output, UsageProblem, utc
 from rho_wasm.dynamic.artifact import Artifact
 from rho_wasm.dynamic.recording import RecordingRow, plain_json
@@ -116,14 +116,12 @@ def replay(
     unless some are named. The exit code is 1 if one crashes where it answered (unless it asked the host otherwise
     before, which decides nothing), or if there is none of that tool."""
     output = Output(as_json=as_json)
-    existing_store(store)
 
-    async def job() -> tuple[tuple[ReplayReport, ...], dict[str, int]]:
-        async with Host.open(store, policy=policy_of(policy), elsewhere=True) as host:
-            rows = _rows(host.store, ids or (), tool)
-            return await host.source.replay(rows, against=await _target(against)), host.store.recordings.counts()
+    async def job(host: Host) -> tuple[tuple[ReplayReport, ...], dict[str, int]]:
+        rows = _rows(host.store, ids or (), tool)
+        return await host.source.replay(rows, against=await _target(against)), host.store.recordings.counts()
 
-    reports, counts = anyio.run(job)
+    reports, counts = with_host(store, policy, job)
     output.object({"reports": [report.as_json() for report in reports]})
     for report in reports:
         show_report(output, report)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import logging
 import os
-import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,16 +13,15 @@ from typing import TYPE_CHECKING, Annotated
 import anyio
 import typer
 
-from rho_wasm.builtin import builtin_tools
 from rho_wasm.cli.modules import DEFAULT_STORE
 from rho_wasm.cli.options import JsonOption, PolicyOption, StoreOption, policy_of, read_bytes
 from rho_wasm.cli.output import Output, UsageProblem
+from rho_wasm.cli.signals import until_signal
 from rho_wasm.errors import RhoError
 from rho_wasm.events import Event, GenerationSwitched, SourceFailed, ToolQuarantined
 from rho_wasm.host import Host
 from rho_wasm.toolchains import ImageBuilder
 from rho_wasm.toolchains.image_builder import INTERPRETED
-from rho_wasm.tools import Tool
 from rho_wasm.untrusted import exception_text, inert
 from rho_wasm.workshop import Workshop
 
@@ -38,11 +36,6 @@ TOKEN_VARIABLE = "RHO_WASM_MCP_TOKEN"  # noqa: S105  (the name of a variable)
 
 _TOKEN_BYTES = 4_096
 _log = logging.getLogger("rho_wasm.serve")
-
-
-def core_tools() -> Sequence[Tool]:
-    """The core tools of a host that serves."""
-    return builtin_tools()
 
 
 def mcp(
@@ -96,12 +89,10 @@ def mcp(
 
     async def run() -> None:
         feed = EventFeed(_tell)
-        async with Host.open(
-            store, core=core_tools(), policy=policy_of(policy), on_event=feed, workshop=bench or False
-        ) as opened:
+        async with Host.open(store, policy=policy_of(policy), on_event=feed, workshop=bench or False) as opened:
             server = McpServer(opened.runner, feed=feed, eager=eager)
             async with anyio.create_task_group() as group:
-                group.start_soon(_until_signal, group.cancel_scope)
+                group.start_soon(until_signal, group.cancel_scope)
                 if bench is not None:
                     group.start_soon(_make_engines, bench)
                 if http:
@@ -184,14 +175,6 @@ def client_token(file: Path | None) -> str | None:
     if len(token) < MIN_TOKEN_CHARS or not token.isascii() or not token.isprintable() or " " in token:
         raise UsageProblem(f"{where}: a token is at least {MIN_TOKEN_CHARS} printable ASCII characters without spaces")
     return token
-
-
-async def _until_signal(scope: anyio.CancelScope) -> None:
-    """Ends the server at the first SIGINT or SIGTERM, so that the host closes its store and its guests."""
-    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        async for _ in signals:
-            scope.cancel()
-            return
 
 
 def _only(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -6,14 +6,14 @@ import getpass
 import os
 import shlex
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
-import anyio
 import typer
 
 from rho_wasm.cli.declared_tools import misnamed_capabilities
+from rho_wasm.cli.hosts import with_host
 from rho_wasm.cli.modules import DEFAULT_STORE, existing_store
 from rho_wasm.cli.offered_tools import FormatOption, offered_tools, print_offered
 from rho_wasm.cli.options import (
@@ -26,7 +26,7 @@ from rho_wasm.cli.options import (
     policy_of,
 )
 from rho_wasm.cli.output import FAULT, REFUSED, Output, UsageProblem, utc
-from rho_wasm.cli.policy_advice import not_shipped
+from rho_wasm.cli.policy_advice import given_elsewhere, not_shipped
 from rho_wasm.cli.progress import build_progress
 from rho_wasm.cli.review import show_review
 from rho_wasm.dynamic.artifact import Artifact
@@ -34,32 +34,12 @@ from rho_wasm.dynamic.generation import Generation
 from rho_wasm.dynamic.review import Review
 from rho_wasm.dynamic.store import Store
 from rho_wasm.errors import UnknownGeneration
-from rho_wasm.grants import UncheckedBounds
 from rho_wasm.host import Host
 from rho_wasm.policy import Policy
 
-__all__ = ["add_to", "author_name", "next_command", "with_host"]
-
-Answer = TypeVar("Answer")
+__all__ = ["add_to", "author_name", "next_command"]
 
 _STYLES = {"live": "bold green", "candidate": "cyan", "rejected": "red", "rolled_back": "yellow", "superseded": "dim"}
-
-
-def with_host(
-    store: Path, policy: Path | None, job: Callable[[Host], Awaitable[Answer]], *, new: bool = False
-) -> Answer:
-    """What ``job`` does on the store, for the program that goes by the policy; ``new``: the store may be made.
-
-    No guest is called with grants, so nothing that only the program has is needed here.
-    """
-    if not new:
-        existing_store(store)
-
-    async def run() -> Answer:
-        async with Host.open(store, policy=policy_of(policy), elsewhere=True) as host:
-            return await job(host)
-
-    return anyio.run(run)
 
 
 def next_command(verb: str, of: int | str, *, store: Path, policy: Path | None = None) -> str:
@@ -182,7 +162,7 @@ def stage(
                 artifacts.append(await artifact_of(path, trusted=trusted, progress=tell))
         made = await host.source.stage(artifacts, remove or (), author=author or author_name(), note=note)
         wrong = [words for each in artifacts for words in misnamed_capabilities(each.manifest)]
-        return made, wrong + _given_elsewhere(made, artifacts, host.policy)
+        return made, wrong + _warned_of(made, artifacts, host.policy)
 
     candidate, warnings = with_host(store, policy, job, new=True)
     verbs = ("approve", "activate") if "approval" in policy_of(policy).gates.on else ("activate",)
@@ -197,15 +177,15 @@ def stage(
     return 0
 
 
-def _given_elsewhere(staged: Generation, artifacts: Iterable[Artifact], policy: Policy) -> list[str]:
+def _warned_of(staged: Generation, artifacts: Iterable[Artifact], policy: Policy) -> list[str]:
     """What a candidate was granted that only the operator's program has."""
     own = own_capabilities()
     return [
-        f"{tool}: {not_shipped(grant.capability)}"
+        f"{tool}: {not_shipped(name)}"
         for artifact in artifacts
         for tool in artifact.tools
-        for grant in staged.tools[tool].grants
-        if isinstance(policy.grants_for(tool).get(grant.capability), UncheckedBounds) and grant.capability not in own
+        for name in given_elsewhere(policy, tool, staged.tools[tool].grants)
+        if name not in own
     ]
 
 

@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
+from rho_wasm.cli.hosts import with_host
 from rho_wasm.cli.modules import DEFAULT_STORE, existing_store
 from rho_wasm.cli.options import JsonOption, PolicyOption, StoreOption
 from rho_wasm.cli.output import Output, utc
-from rho_wasm.cli.store import with_host
 from rho_wasm.dynamic.store import Store
 
 __all__ = ["add_to"]

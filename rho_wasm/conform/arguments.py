@@ -6,7 +6,6 @@ itself: a keyword that is not understood here costs a test, never a wrong one.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import Any, Final
 from rho_wasm import plain
 from rho_wasm.errors import PlainError
 from rho_wasm.schema import ArgumentSchema
+from rho_wasm.schema_graph import pointed
 
 __all__ = ["EVERY_PLANE", "FloatPlace", "ToolArguments", "nested"]
 
@@ -166,7 +166,7 @@ class _Least:
 
     def _of_reference(self, reference: str, depth: int) -> Any:
         self._spend(reference.count("/"))
-        schema = self._referred(reference)
+        schema = pointed(self._root, reference)
         if any(schema is other for other in self._following):
             return None
         self._following.append(schema)
@@ -201,15 +201,6 @@ class _Least:
         item = self.of(schema.get("items"), depth + 1)
         self._spend((before - self._left) * (count - 1))
         return [item] * count
-
-    def _referred(self, reference: str) -> Any:
-        found: Any = self._root
-        if not reference.startswith("#"):
-            return None
-        for step in filter(None, re.split("/", reference[1:])):
-            name = step.replace("~1", "/").replace("~0", "~")
-            found = found.get(name) if isinstance(found, Mapping) else None
-        return found
 
 
 def _at_least(schema: Mapping[str, Any], word: str) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
@@ -14,6 +13,7 @@ import anyio.to_thread
 
 from rho_wasm import envelope, plain
 from rho_wasm.calls import CallMeter
+from rho_wasm.counting import ITEMS_AT_ONCE
 from rho_wasm.dynamic.generation import VersionKey
 from rho_wasm.dynamic.recording import RECORDED, HostCall, Recording, encoded
 from rho_wasm.dynamic.store import Store
@@ -24,8 +24,9 @@ from rho_wasm.limits import Limits
 from rho_wasm.plain import Copied
 from rho_wasm.policy import RecordingPolicy
 from rho_wasm.results import KINDS, Failed, HandlerResult, Kind, Ok
-from rho_wasm.sandbox.crossing import encode_at_once
+from rho_wasm.sandbox.crossing import BYTES_AT_ONCE, encode_at_once
 from rho_wasm.sandbox.state import Capabilities
+from rho_wasm.signatures import is_async
 from rho_wasm.untrusted import inert, type_name
 
 __all__ = ["Recorder", "RecorderStatistics", "Redact"]
@@ -38,7 +39,6 @@ _CALL_BYTES = 1024 * 1024
 _WAITING_BYTES = 16 * 1024 * 1024
 """Of all that is not written yet."""
 _DETAIL_CHARS = 500
-_BYTES_AT_ONCE, _ITEMS_AT_ONCE = 64 * 1024, 1_000
 _BOUNDS = Limits()
 _TOLD_EVERY_S = 60.0
 
@@ -63,7 +63,7 @@ class RecorderStatistics:
 
 
 class Recorder:
-    """Records calls of the tools that ``policy`` names, for one source: those that a model or a host makes.
+    """Records calls of all tools but those that ``policy`` skips, for one source: those that a model or a host makes.
 
     A call that another tool makes is not recorded on its own, but is one of the host calls of its caller's recording:
     a guest must not decide what its next version, or another tool's, is tried with.
@@ -83,7 +83,7 @@ class Recorder:
         name: str,
     ) -> None:
         hook: object = redact
-        if hook is not None and (not callable(hook) or inspect.iscoroutinefunction(hook)):
+        if hook is not None and (not callable(hook) or is_async(hook)):
             raise TypeError(f"redact is a function (not an async one) of a recording, not a {type_name(redact)}")
         self._store = store
         self._policy = policy
@@ -338,7 +338,7 @@ def _answer_at_once(outcome: HandlerResult | ToolError) -> bytes | None:
         return b""
     try:
         if type(outcome) is Ok and not outcome.images and outcome.details is None:
-            copy = plain.copied(outcome.value, max_bytes=_BYTES_AT_ONCE, max_items=_ITEMS_AT_ONCE, in_order=True)
+            copy = plain.copied(outcome.value, max_bytes=BYTES_AT_ONCE, max_items=ITEMS_AT_ONCE, in_order=True)
             return plain.encode_framed({"ok": copy.value}, copy)
         return encoded(envelope.answer_of(outcome), at_once=True)
     except TooLarge:

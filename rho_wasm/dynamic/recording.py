@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rho_wasm import envelope, plain
+from rho_wasm.counting import ITEMS_AT_ONCE
 from rho_wasm.errors import Corrupt, PlainError
 from rho_wasm.exact import MAX_DEPTH
 from rho_wasm.results import Kind
+from rho_wasm.sandbox.crossing import BYTES_AT_ONCE
 from rho_wasm.untrusted import inert
 
 __all__ = ["RECORDED", "HostCall", "Recording", "RecordingRow", "asked", "decoded", "encoded"]
@@ -19,7 +21,6 @@ RECORDED: tuple[Kind, ...] = ("ok", "failed", "crashed")
 _MOST_BYTES = 64 * 1024 * 1024
 _MOST_ITEMS = 1_000_000
 """A recording was within the bounds of a call when it was made: these keep a forged one from costing more."""
-_BYTES_AT_ONCE, _ITEMS_AT_ONCE = 64 * 1024, 1_000
 _DETAIL_CHARS = 2_000
 _REDACTABLE = frozenset({"arguments", "context", "host_calls", "answer", "detail"})
 _BODY = frozenset({"request", "host", "answer", "detail", "clock_ns", "seed", "redacted"})
@@ -31,7 +32,7 @@ def encoded(value: Any, *, max_bytes: int = _MOST_BYTES, at_once: bool = False) 
     ``at_once``: on the event loop's thread, so :class:`TooLarge` is raised for what takes too long there.
     """
     if at_once:
-        return plain.encode(value, max_bytes=min(max_bytes, _BYTES_AT_ONCE), max_items=_ITEMS_AT_ONCE)
+        return plain.encode(value, max_bytes=min(max_bytes, BYTES_AT_ONCE), max_items=ITEMS_AT_ONCE)
     return plain.encode(value, max_bytes=max_bytes, max_depth=MAX_DEPTH, max_items=_MOST_ITEMS)
 
 
@@ -55,13 +56,6 @@ class HostCall:
     asked: bytes
     reply: bytes
 
-    def as_json(self) -> dict[str, Any]:
-        capability, arguments = decoded(self.asked)
-        shown: dict[str, Any] = plain_json(
-            {"capability": capability, "arguments": arguments, "reply": decoded(self.reply)}
-        )
-        return shown
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordingRow:
@@ -83,11 +77,6 @@ class RecordingRow:
     duration_ms: float
     host_calls: int
     bytes: int
-
-    @property
-    def worked(self) -> bool:
-        """Whether the tool answered: with a value, a failure that it reports, a question or a halt."""
-        return self.kind in ("ok", "failed")
 
     def as_json(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in RecordingRow.__slots__}
@@ -120,30 +109,6 @@ class Recording:
     redacted: bool = False
     id: int = 0
     """0 until it is in a store."""
-    size: int = field(init=False, repr=False, compare=False)
-    """Bytes of the contents, but for a few."""
-
-    def __post_init__(self) -> None:
-        size = len(self.request) + len(self.answer or b"") + len(self.detail)
-        size += sum(len(call.asked) + len(call.reply) for call in self.host_calls)
-        object.__setattr__(self, "size", size)
-
-    @property
-    def worked(self) -> bool:
-        """Whether the tool answered: with a value, a failure that it reports, a question or a halt."""
-        return self.kind in ("ok", "failed")
-
-    @property
-    def arguments(self) -> dict[str, Any]:
-        """The arguments of the call, a map of its own each time."""
-        found: dict[str, Any] = decoded(self.request)["arguments"]
-        return found
-
-    @property
-    def context(self) -> dict[str, Any]:
-        """What else the guest was told (call_id, values, and the other ids where the policy lets them cross)."""
-        found: dict[str, Any] = decoded(self.request)["context"]
-        return found
 
     def as_plain(self) -> dict[str, Any]:
         """Everything of it as plain data: what a redaction hook is given, and what a person is shown."""
@@ -246,7 +211,7 @@ class Recording:
         request = envelope.request(self.tool, shown["arguments"], context=shown["context"])
         if type(shown["arguments"]) is not dict or encoded(request) != self.request:
             raise ValueError
-        if self.worked is not (type(shown["answer"]) is dict):
+        if (self.kind != "crashed") is not (type(shown["answer"]) is dict):
             raise ValueError
         if not (self.clock_ns is None or type(self.clock_ns) is int) or type(self.redacted) is not bool:
             raise ValueError

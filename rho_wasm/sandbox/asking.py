@@ -8,20 +8,18 @@ from typing import Any, Final
 
 from rho_wasm import plain
 from rho_wasm.cancellation import Watermark, leaves, let_through
-from rho_wasm.counting import items_of
+from rho_wasm.counting import ITEMS_AT_ONCE, REQUEST_BYTES_AT_ONCE, items_of
 from rho_wasm.errors import CapabilityError, PlainError, TooLarge
 from rho_wasm.limits import Limits
-from rho_wasm.sandbox.crossing import BYTES_AT_ONCE, ITEMS_AT_ONCE
+from rho_wasm.sandbox.crossing import BYTES_AT_ONCE
 from rho_wasm.sandbox.state import LATER, Capabilities, GuestTrap
 from rho_wasm.untrusted import inert
 
-__all__ = ["BROKEN", "NOT_PLAIN", "REQUEST_BYTES_AT_ONCE", "Asking", "Step", "refusal", "refused_kind"]
+__all__ = ["BROKEN", "NOT_PLAIN", "Asking", "Step", "refusal", "refused_kind"]
 
 _KIND = re.compile(r"[a-z][a-z0-9_.-]{0,63}")
 """Of an error: one of the ABI's, or the capability's own."""
 _MESSAGE_CHARS = 1_000
-REQUEST_BYTES_AT_ONCE = 256
-"""Of a request that is decoded and looked at on the event loop's thread; the worst of that size takes 0.2 ms."""
 BROKEN = "the capability failed in the host"
 """All that a guest is told of an exception that was not meant for it: its text may hold anything."""
 NOT_PLAIN = "the capability answered what a guest cannot be given"

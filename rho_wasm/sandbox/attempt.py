@@ -151,12 +151,11 @@ class Attempt:
             self._begin_again()
             return None
         finally:
-            if call.guest_cpu_ms > _OVERRUN_SLICES * call.slice_s * 1000:
-                self._overran(call.guest_cpu_ms)
+            self._overran(call.guest_cpu_ms)
         return None
 
     def _overran(self, cpu_ms: float) -> None:
-        """A slice took that long."""
+        """A slice took that long: whether it is remembered of the module."""
         if cpu_ms > _OVERRUN_SLICES * self.call.slice_s * 1000:
             self._module.linked.overruns += 1
 

@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from rho_wasm import envelope, plain
+from rho_wasm.counting import ITEMS_AT_ONCE
 from rho_wasm.errors import PlainError, TooLarge, ToolError
 from rho_wasm.limits import Limits
 from rho_wasm.results import HandlerResult
 from rho_wasm.sandbox.faults import CallFailed
 from rho_wasm.untrusted import inert, type_name
 
-__all__ = ["BYTES_AT_ONCE", "ITEMS_AT_ONCE", "as_tool_error", "blamed", "encode", "encode_at_once", "read_at_once"]
+__all__ = ["BYTES_AT_ONCE", "as_tool_error", "blamed", "encode", "encode_at_once", "read_at_once"]
 
 BYTES_AT_ONCE = 64 * 1024
-ITEMS_AT_ONCE = 400
-"""Of plain data that is encoded or decoded on the event loop's thread. An item takes 0.2 to 2 µs."""
+"""Of plain data that is encoded or decoded on the event loop's thread."""
 _FRAME_ITEMS = 15
 """Of a request at most, beside its arguments: itself, four keys with three values, and three ids with their keys."""
 _TEXT = frozenset({str})

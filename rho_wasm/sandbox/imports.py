@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from rho_wasm.counting import REQUEST_BYTES_AT_ONCE
 from rho_wasm.sandbox.abi import RHO, RHO_IMPORTS, FunctionType, ValueType
 from rho_wasm.sandbox.asking import Asking, refusal
 from rho_wasm.sandbox.memory import GuestMemory
@@ -16,8 +17,6 @@ __all__ = ["EXTRA_HOST_CALLS", "FUNCTIONS", "GuestTrap", "HostBody", "HostFuncti
 EXTRA_HOST_CALLS = 100
 """Host calls over ``Limits.host_calls`` that are answered ``quota``; one more ends the call."""
 
-_HURRIED_BYTES = 256
-"""Of a request that is refused on the event loop's thread; to decode the worst of that size takes 0.2 ms."""
 _LENGTH_MASK = 0xFFFF_FFFF
 
 HostBody: TypeAlias = Callable[..., int | None]
@@ -76,7 +75,7 @@ def ask_host(state: CallState, length: int, read: Callable[[], bytes]) -> None:
         state.reply = refusal("denied", "host calls are answered inside rho_call only")
     elif length > limits.request_bytes:
         state.reply = refusal("invalid_arguments", f"a host request has at most {limits.request_bytes} bytes")
-    elif state.hurried and state.capabilities is None and length > _HURRIED_BYTES:
+    elif state.hurried and state.capabilities is None and length > REQUEST_BYTES_AT_ONCE:
         raise Elsewhere
     else:
         state.asking = Asking(read(), limits=limits, declared=state.declared, capabilities=state.capabilities)

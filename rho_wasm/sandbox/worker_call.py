@@ -13,11 +13,12 @@ from typing import Any, TypeVar
 import anyio
 
 from rho_wasm import envelope
+from rho_wasm.counting import REQUEST_BYTES_AT_ONCE
 from rho_wasm.errors import ToolError
 from rho_wasm.host_threads import HostThreads, NoThread
 from rho_wasm.limits import Limits
 from rho_wasm.results import HandlerResult
-from rho_wasm.sandbox.asking import REQUEST_BYTES_AT_ONCE, Asking, Step
+from rho_wasm.sandbox.asking import Asking, Step
 from rho_wasm.sandbox.crossing import as_tool_error, blamed, encode, encode_at_once, read_at_once
 from rho_wasm.sandbox.errands import to_its_end
 from rho_wasm.sandbox.frames import (

@@ -21,7 +21,7 @@ from rho_wasm.limits import HostLimits
 from rho_wasm.rendering import model_text
 from rho_wasm.results import ToolResult
 
-__all__ = ["ANSWER_S", "answer_to_retry", "asked_now", "asked_on_retry", "question_text"]
+__all__ = ["ANSWER_S", "answer_to_retry", "asked_now", "asked_on_retry", "question_text", "told"]
 
 ANSWER_S = 600.0
 """How long a person has to answer (seconds): the state of a question expires, and an elicitation ends unanswered."""
@@ -87,7 +87,7 @@ async def asked_now(
             return _answered(response, _choices(result.options), declares=declares)
     except (MCPError, NoBackChannelError, ValidationError):
         return None  # It said that it could and cannot: the model reads the question instead.
-    return _told(f"nobody answered within {ANSWER_S:.0f} seconds", is_error=True)
+    return told(f"nobody answered within {ANSWER_S:.0f} seconds", is_error=True)
 
 
 def _has_form(ctx: ServerRequestContext[Any, Any]) -> bool:
@@ -114,12 +114,13 @@ def _schema(options: Mapping[str, Any] | None) -> dict[str, Any]:
 def _answered(response: ElicitResult, choices: list[str], *, declares: bool) -> dict[str, Any]:
     if response.action != "accept":
         said = "declined to answer" if response.action == "decline" else "closed the question without an answer"
-        return _told(f"the person {said}; do not ask again unless they want you to", is_error=True)
+        return told(f"the person {said}; do not ask again unless they want you to", is_error=True)
     text = (response.content or {}).get(_ANSWER)
     if not isinstance(text, str) or (choices and text not in choices):
         raise MCPError(INVALID_PARAMS, f"The content of an accepted answer has {_ANSWER!r}, one of the choices")
-    return _told(model_text(text[: HostLimits().max_result_chars], trusted=True), is_error=declares)
+    return told(model_text(text[: HostLimits().max_result_chars], trusted=True), is_error=declares)
 
 
-def _told(text: str, *, is_error: bool) -> dict[str, Any]:
+def told(text: str, *, is_error: bool) -> dict[str, Any]:
+    """The result of a call that is this text and nothing else."""
     return {"content": [{"type": "text", "text": text}], "isError": is_error, "resultType": "complete"}

@@ -19,7 +19,7 @@ from rho_wasm.calls import ToolCall
 from rho_wasm.events import ToolProgress
 from rho_wasm.results import ToolResult
 from rho_wasm.runner import ToolRunner
-from rho_wasm.server.asking import answer_to_retry, asked_now, asked_on_retry, question_text
+from rho_wasm.server.asking import answer_to_retry, asked_now, asked_on_retry, question_text, told
 from rho_wasm.server.catalogue import Catalogue, offered_here
 from rho_wasm.server.lanes import Lanes
 from rho_wasm.server.sessions import client_of, session_of
@@ -59,7 +59,8 @@ class Calls:
         through = name == "call_tool" and self._catalogue.has_call_tool
         if through:
             if (inner := _inner(arguments)) is None:
-                return _said('call_tool takes {"name": text, "arguments": object}, where an object may be left out')
+                usage = 'call_tool takes {"name": text, "arguments": object}, where an object may be left out'
+                return told(usage, is_error=True)
             name, arguments = inner
         session = session_of(ctx)
         tool = self._runner.registry.lookup(name)
@@ -70,7 +71,7 @@ class Calls:
             raise MCPError(INVALID_PARAMS, f"Unknown tool: {inert(name, limit=_ID_CHARS)}")
         if tool is None:
             said = f"there is no tool {inert(name, limit=_ID_CHARS)}; there are: {self._catalogue.names()}"
-            shown = _said(said if why is None else f"{said}\n[{why}]")
+            shown = told(said if why is None else f"{said}\n[{why}]", is_error=True)
         else:
             call = ToolCall(id=next(self._ids), name=name, arguments=arguments)
             result = await self._run(ctx, call, session)
@@ -120,7 +121,7 @@ class Calls:
 
 
 class _Progress:
-    """What one call said of its progress and its client has not been told yet: the latest, at most 16."""
+    """What one call said of its progress and its client has not been told yet: the first that wait, at most 16."""
 
     def __init__(self, ctx: ServerRequestContext[Any, Any]) -> None:
         self._ctx = ctx
@@ -162,7 +163,3 @@ def _inner(arguments: Mapping[str, Any]) -> tuple[str, Any] | None:
     ):
         return None
     return name, inner
-
-
-def _said(text: str) -> dict[str, Any]:
-    return {"content": [{"type": "text", "text": text}], "isError": True, "resultType": "complete"}

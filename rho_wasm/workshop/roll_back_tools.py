@@ -29,6 +29,7 @@ def roll_back_tools(bench: Bench) -> Tool:
     """The tool. A generation of somebody else on the way back is never undone."""
 
     async def roll_back(arguments: Mapping[str, Any], context: ToolContext) -> Ok | Failed:
+        bench.hear(context)
         limits = bench.limits
         taken = bench.take(
             "rollbacks", context, most=limits.rollbacks_per_hour, of_all=limits.rollbacks_per_hour_of_all

@@ -304,7 +304,7 @@ def test_a_call_of_a_file_has_the_core_tools_of_a_host(command: Command, own_fol
 def test_a_wrong_name_of_a_capability_is_warned_of_where_a_module_is_made_or_looked_at(
     command: Command, told: Callable[..., tuple[int, str]], own_folder: Path
 ) -> None:
-    words = "no capability that ships is called kv.gett; did you mean kv.get?"
+    words = "no capability that ships is called kv.gett; did you mean 'kv.get'?"
     (own_folder / "ask.wasm").write_bytes(asking_guest("ask", "kv.gett", declared=["kv.gett", "own.thing"]).wasm)
     manifest = json.loads(fixture("echo.manifest.json").read_text()) | {"capabilities": ["kv.gett"]}
     (own_folder / "echo.wat").write_bytes(fixture("echo.wat").read_bytes())

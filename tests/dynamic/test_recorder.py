@@ -78,8 +78,8 @@ async def test_a_call_is_recorded_with_all_that_it_takes_to_run_it_again(cache: 
         (found,) = await kept(bench)
 
     assert (found.tool, found.artifact, found.generation, found.kind) == ("calc", built.sha256, 1, "ok")
-    assert found.arguments == {"a": "é", "b": 1}
-    assert found.context == {"call_id": "call 1", "values": {"locale": "de"}}
+    assert found.as_plain()["arguments"] == {"a": "é", "b": 1}
+    assert found.as_plain()["context"] == {"call_id": "call 1", "values": {"locale": "de"}}
     assert found.as_plain()["answer"] == {"ok": [1, b"\x00"], "details": {"n": 1}}
     assert found.fuel == result.fuel_used
     assert (found.host_calls, found.clock_ns, found.seed) == ((), None, None)
@@ -186,7 +186,10 @@ async def test_calls_of_tools_by_tools_stand_in_their_callers_recordings_and_nev
         statistics = bench.source.recorder_statistics()
 
     # What never was called, as it is not granted, is no reason to keep nothing.
-    assert [(each.tool, each.arguments["name"]) for each in found] == [("caller", "other"), ("caller", "caller")]
+    assert [(each.tool, each.as_plain()["arguments"]["name"]) for each in found] == [
+        ("caller", "other"),
+        ("caller", "caller"),
+    ]
     assert statistics is not None
     assert (statistics.kept, statistics.withheld) == (2, 2)
 
@@ -213,7 +216,7 @@ async def test_a_ring_keeps_the_latest_calls_of_each_tool(cache: NativeCache, li
         second = await kept(bench)
 
     for tool, found, last in (("one", first, 3), ("two", first, 3), ("one", second, 7), ("two", second, 3)):
-        numbers = [each.arguments["n"] for each in found if each.tool == tool]
+        numbers = [each.as_plain()["arguments"]["n"] for each in found if each.tool == tool]
         assert numbers == list(range(last + 1 - len(numbers), last + 1))
         assert len(numbers) == 3
     assert sum(len(each.body()) for each in second if each.tool == "one") <= 800
@@ -225,7 +228,7 @@ async def test_a_call_that_is_too_large_is_counted_and_not_kept(cache: NativeCac
         await bench.call("calc", {"text": "x" * 600})
         await bench.call("calc", {"text": "x" * 70_000})
         await bench.call("calc", {"text": "x"})
-        assert [each.arguments for each in await kept(bench)] == [{"text": "x"}]
+        assert [each.as_plain()["arguments"] for each in await kept(bench)] == [{"text": "x"}]
         statistics = bench.source.recorder_statistics()
         assert statistics is not None
         assert (statistics.too_large, statistics.kept, statistics.written, statistics.waiting) == (2, 1, 1, 0)
@@ -277,7 +280,7 @@ async def test_a_hook_alters_what_is_kept(cache: NativeCache) -> None:
         (found,) = await kept(bench)
         statistics = bench.source.recorder_statistics()
 
-    assert (found.tool, found.arguments, found.redacted) == ("calc", {"card": "****", "n": 1}, True)
+    assert (found.tool, found.as_plain()["arguments"], found.redacted) == ("calc", {"card": "****", "n": 1}, True)
     assert [each["kind"] for each in seen] == ["ok", "ok"]
     assert statistics is not None
     assert statistics.withheld == 1
@@ -330,9 +333,14 @@ async def test_a_hook_is_a_function_that_does_not_wait(cache: NativeCache) -> No
     async def redact(call: dict[str, Any]) -> dict[str, Any]:
         return call
 
-    with pytest.raises(TypeError, match="redact"):
-        async with open_bench(cache, policy=recording(), redact=redact):  # type: ignore[arg-type]
-            pass
+    class Awaited:
+        async def __call__(self, call: dict[str, Any]) -> dict[str, Any]:
+            return call
+
+    for hook in (redact, Awaited()):
+        with pytest.raises(TypeError, match="redact"):
+            async with open_bench(cache, policy=recording(), redact=hook):  # type: ignore[arg-type]
+                pass
 
 
 @pytest.mark.slow

@@ -445,7 +445,7 @@ async def test_two_processes_record_into_one_ring(cache: NativeCache, store: Sto
             await bench.call("calc", {"n": number})
         await bench.source.write_recordings()
         found = [store.recordings.get(row.id) for row in store.recordings.rows()]
-        assert [each.arguments["n"] for each in found if each is not None] == [4, 3, 2, 1, 0, 4, 3, 2]
+        assert [each.as_plain()["arguments"]["n"] for each in found if each is not None] == [4, 3, 2, 1, 0, 4, 3, 2]
         connection.close()
         process.close()
 

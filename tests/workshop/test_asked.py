@@ -39,7 +39,7 @@ def written(**more: Any) -> dict[str, Any]:
             '{"type":"object","properties":{"text":{"type":"string"}},"required":["text"]}',
         ),
         ({"capabilities": ["network"]}, f"'network' is no capability: say http.fetch; there are {', '.join(BOUNDS)}"),
-        ({"capabilities": ["http.fetsh"]}, "did you mean http.fetch?; there are log.write, "),
+        ({"capabilities": ["http.fetsh"]}, "did you mean 'http.fetch'?; there are log.write, "),
     ],
 )
 async def test_what_cannot_be_meant_is_refused_with_what_can(more: dict[str, Any], said: str) -> None:
