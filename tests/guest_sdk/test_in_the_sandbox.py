@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import pytest
@@ -39,8 +39,9 @@ class Guest:
 
 
 @pytest.fixture
-async def guest(sandbox: Sandbox, values_artifact: Artifact) -> Guest:
-    return Guest(sandbox, await sandbox.load(values_artifact.wasm))
+async def guest(sandbox: Sandbox, values_artifact: Artifact) -> AsyncIterator[Guest]:
+    with await sandbox.load(values_artifact.wasm) as module:
+        yield Guest(sandbox, module)
 
 
 async def test_plain_values_come_back_as_they_went(guest: Guest) -> None:
@@ -80,8 +81,8 @@ async def test_a_request_near_its_bound_is_taken(guest: Guest) -> None:
 
 
 async def test_a_capability_that_nobody_granted_is_refused(sandbox: Sandbox, asking_artifact: Artifact) -> None:
-    guest = Guest(sandbox, await sandbox.load(asking_artifact.wasm))
-    answer = await guest.call("asks_host", {"url": "x"})
+    with await sandbox.load(asking_artifact.wasm) as module:
+        answer = await Guest(sandbox, module).call("asks_host", {"url": "x"})
     assert isinstance(answer, Ok)
     assert answer.value["granted"] is False
     assert set(answer.value["reply"]) == {"kind", "message"}

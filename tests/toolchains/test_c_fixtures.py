@@ -27,21 +27,22 @@ async def call(
     sandbox: Sandbox, guest: str, arguments: Mapping[str, Any], *, fuel: int = 1_000_000_000
 ) -> HandlerResult:
     """Calls the one tool of ``fixtures/GUEST.wasm``."""
-    module = await sandbox.load(resources.fixture(f"{guest}.wasm").read_bytes())
-    [tool] = module.manifest.tools
-    return await sandbox.call(
-        module,
-        tool=tool.name,
-        arguments=arguments,
-        context={},
-        limits=Limits(fuel=fuel),
-        meter=CallMeter(CallClock(5_000)),
-    )
+    with await sandbox.load(resources.fixture(f"{guest}.wasm").read_bytes()) as module:
+        [tool] = module.manifest.tools
+        return await sandbox.call(
+            module,
+            tool=tool.name,
+            arguments=arguments,
+            context={},
+            limits=Limits(fuel=fuel),
+            meter=CallMeter(CallClock(5_000)),
+        )
 
 
 @pytest.mark.parametrize("guest", GUESTS)
 async def test_every_example_is_answered_as_the_manifest_says(sandbox: Sandbox, guest: str) -> None:
-    [tool] = (await sandbox.load(resources.fixture(f"{guest}.wasm").read_bytes())).manifest.tools
+    with await sandbox.load(resources.fixture(f"{guest}.wasm").read_bytes()) as module:
+        [tool] = module.manifest.tools
     assert len(tool.examples) >= 3
     for example in tool.examples:
         assert envelope.answer_of(await call(sandbox, guest, example.arguments)) == example.answer
