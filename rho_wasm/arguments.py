@@ -13,6 +13,7 @@ from rho_wasm.errors import NotPlain, PlainError, ToolError
 from rho_wasm.frozen import FrozenMap, thaw
 from rho_wasm.json_arguments import Unreadable, read_object
 from rho_wasm.limits import Limits
+from rho_wasm.long_work import in_turn
 from rho_wasm.plain import Copied, copied
 from rho_wasm.repair import TooMuch, repaired
 from rho_wasm.schema import ArgumentSchema
@@ -62,7 +63,12 @@ async def guests_copy(
     copy = partial(copied_arguments, arguments, schema, tool=tool, in_order=in_order)
     if items_of(arguments, most=ITEMS_AT_ONCE) <= ITEMS_AT_ONCE:
         return copy()
-    return await anyio.to_thread.run_sync(copy)
+
+    def in_thread() -> tuple[Copied, bool]:
+        with in_turn():
+            return copy()
+
+    return await anyio.to_thread.run_sync(in_thread)
 
 
 async def check_in_thread(copy: Copied, schema: ArgumentSchema, *, tool: str) -> None:

@@ -11,7 +11,8 @@ from rho_wasm.cancellation import Watermark, leaves, let_through
 from rho_wasm.counting import ITEMS_AT_ONCE, REQUEST_BYTES_AT_ONCE, items_of
 from rho_wasm.errors import CapabilityError, PlainError, TooLarge
 from rho_wasm.limits import Limits
-from rho_wasm.sandbox.crossing import BYTES_AT_ONCE
+from rho_wasm.long_work import LONG_BYTES, in_turn
+from rho_wasm.sandbox.crossing import BYTES_AT_ONCE, encode
 from rho_wasm.sandbox.state import LATER, Capabilities, GuestTrap
 from rho_wasm.untrusted import inert
 
@@ -126,9 +127,10 @@ class Asking:
     def _read(self) -> None:
         limits = self._limits
         try:
-            request = plain.decode(
-                self._data, max_bytes=limits.request_bytes, max_depth=limits.depth, max_items=limits.items
-            )
+            with in_turn(long=len(self._data) > LONG_BYTES):
+                request = plain.decode(
+                    self._data, max_bytes=limits.request_bytes, max_depth=limits.depth, max_items=limits.items
+                )
         except PlainError as error:
             self.reply = refusal("invalid_arguments", str(error))
             return
@@ -180,17 +182,19 @@ class Asking:
     def _encode(self, *, hurried: bool) -> None:
         # A reply waits in the host: it is bounded like a request.
         limits = self._limits
-        max_bytes, max_items = limits.request_bytes, limits.items
-        if hurried:
-            max_bytes, max_items = min(max_bytes, BYTES_AT_ONCE), min(max_items, ITEMS_AT_ONCE)
+        reply = {"ok": self._value}
+        max_bytes, max_items = min(limits.request_bytes, BYTES_AT_ONCE), min(limits.items, ITEMS_AT_ONCE)
         try:
-            self.reply = plain.encode(
-                {"ok": self._value}, max_bytes=max_bytes, max_depth=limits.depth, max_items=max_items
-            )
+            try:
+                self.reply = plain.encode(reply, max_bytes=max_bytes, max_depth=limits.depth, max_items=max_items)
+            except TooLarge:
+                if hurried:
+                    return
+                with in_turn():
+                    self.reply = encode(reply, limits=limits)
             self.items += items_of(self._value)
         except TooLarge as error:
-            if not hurried:
-                self.reply = refusal("quota", f"the reply is more than a guest can be given: {error}")
+            self.reply = refusal("quota", f"the reply is more than a guest can be given: {error}")
         except PlainError as error:
             self.unavailable = error
             self.reply = refusal("unavailable", NOT_PLAIN)

@@ -9,9 +9,10 @@ import anyio.lowlevel
 import pytest
 
 from rho_wasm import plain
+from rho_wasm.long_work import LONG_BYTES, TURNS, in_turn
 from rho_wasm.sandbox import Sandbox
 from rho_wasm.sandbox.guest_call import HOST_ITEM_FUEL
-from tests.sandbox.guests import Granting, Waiting, answering, called, data
+from tests.sandbox.guests import Ended, Granting, Waiting, answering, called, data
 
 BYTES = 3_000
 
@@ -51,6 +52,38 @@ async def test_a_long_request_is_looked_at_by_another_thread(sandbox: Sandbox) -
     assert len(threads) == 1
     assert threads[0] != threading.get_ident()
     assert ended.meter.host_cpu_ms + ended.meter.guest_cpu_ms > 0
+
+
+async def test_a_long_request_is_read_in_its_turn_and_a_short_one_waits_for_none(sandbox: Sandbox) -> None:
+    long, short = asks([1] * (LONG_BYTES + 1)), asks([1] * BYTES)
+    ended: list[Ended] = []
+
+    async def call(wasm: bytes) -> None:
+        ended.append(await called(sandbox, wasm, capabilities=Granting(lambda capability, arguments: None)))
+
+    taken, enough = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with in_turn():
+            taken.set()
+            enough.wait(60)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    try:
+        assert taken.wait(60)
+        with anyio.fail_after(60):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(call, long)
+                while TURNS.waiting == 0:
+                    await anyio.lowlevel.checkpoint()
+                await call(short)
+                assert len(ended) == 1
+                enough.set()
+    finally:
+        enough.set()
+        holder.join()
+    assert [each.error for each in ended] == [None] * 2
 
 
 async def test_each_item_asked_and_answered_costs_fuel_beside_its_bytes(sandbox: Sandbox) -> None:
