@@ -115,12 +115,12 @@ async def test_many_that_wait_hold_up_nobody(anyio_backend: str, shared_cache: N
 async def test_a_deadline_that_passes_meanwhile_is_no_time_of_the_guests(sandbox: Sandbox) -> None:
     wasm = asks("unreachable")
     with anyio.fail_after(SOON):
-        ended = await called(sandbox, wasm, limits=Limits(deadline_ms=300), capabilities=Waiting(hang))
+        ended = await called(sandbox, wasm, limits=Limits(deadline_ms=600), capabilities=Waiting(hang))
     assert ended.error is not None
-    assert (ended.reason, ended.error.limit, ended.error.value) == ("deadline", "deadline_ms", 300)
+    assert (ended.reason, ended.error.limit, ended.error.value) == ("deadline", "deadline_ms", 600)
     assert "while it waited for clock" in ended.error.detail
-    assert ended.meter.guest_cpu_ms < 150
-    assert ended.meter.guest_ms < 150, "the guest stood still for the rest"
+    assert ended.meter.guest_cpu_ms < 400
+    assert ended.meter.guest_ms < 400, "the guest stood still for the rest"
 
 
 async def test_a_sandbox_that_closes_cancels_what_is_awaited(

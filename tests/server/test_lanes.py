@@ -39,6 +39,6 @@ async def test_who_stops_waiting_keeps_nobody_waiting() -> None:
             async with lanes.turn("t"):
                 raise AssertionError
         assert scope.cancelled_caught
-    with anyio.fail_after(1):
+    with anyio.fail_after(60):
         async with lanes.turn("t"):
             assert lanes.open == 1
