@@ -204,7 +204,8 @@ def _once(report: Report) -> Iterator[str]:
     if (gaps := report.blocking) is not None:
         yield (
             f"longest gap of a 1 ms ticker on the event loop: {gaps.spinning_ms:.1f} ms while 4 guests spin "
-            f"(median {gaps.median_ms:.2f} ms), {gaps.idle_ms:.1f} ms without"
+            f"(median {gaps.median_ms:.2f} ms), {gaps.asking_ms:.1f} ms while 8 ask with 50,000 arguments, "
+            f"{gaps.idle_ms:.1f} ms without"
         )
     if (first := report.first_answer) is not None:
         yield "activate to first answer: first {first_ms:.1f} ms, median {median_ms:.1f} ms".format(**first)

@@ -9,8 +9,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import anyio
+import wasmtime
 
-from rho_wasm import Artifact, Host, HostLimits, Limits, Policy, StrikePolicy, ToolCall
+from rho_wasm import Artifact, Host, HostLimits, Limits, Manifest, Policy, ToolCall, plain
+from rho_wasm.manifest import embed
 from rho_wasm.resources import fixture
 from tests.benchmarks.guests import text_guest
 
@@ -18,6 +20,7 @@ __all__ = ["Blocking", "Stops", "loop_blocking", "stop_times"]
 
 DEADLINE_MS = 200
 _TICK_S = 0.001
+_ASKED = "progress.report"
 _GUESTS = {
     "spin": "a loop",
     "fill": "memory.fill of 32 MiB",
@@ -44,7 +47,7 @@ def _guest(name: str) -> Artifact:
 def _never_ending(deadline_ms: int) -> tuple[HostLimits, Policy]:
     """Only the deadline ends a guest, and no strike takes it away."""
     limits = HostLimits(call=Limits(deadline_ms=deadline_ms, fuel=10**15, host_calls=10**12))
-    return limits, Policy(strikes=StrikePolicy(limit=1_000_000))
+    return limits, Policy.parse({"strikes": {"limit": 1_000_000}, "tools": {"asking": {"grants": {_ASKED: {}}}}})
 
 
 async def stop_times(repeats: int, *, busy: int, guests: tuple[str, ...] = tuple(_GUESTS)) -> Stops:
@@ -95,27 +98,52 @@ class Blocking:
     spinning_ms: float
     median_ms: float
     """Between two wakings while guests spin."""
+    asking_ms: float
+    """While twice as many guests ask the host again and again, each time with 50,000 arguments."""
 
 
 async def loop_blocking(seconds: float, *, guests: int = 4) -> Blocking:
     """While ``guests`` spin for ``seconds``, and as long without any."""
     limits, policy = _never_ending(max(1, int(seconds * 1e3)))
     async with Host.open(":memory:", limits=limits, policy=policy) as host:
-        candidate = await host.source.stage(add=[_guest("spin")], author="benchmark")
+        candidate = await host.source.stage(add=[_guest("spin"), _asking()], author="benchmark")
         await host.source.activate(candidate)
         idle: list[float] = []
         with anyio.move_on_after(seconds):
             await _tick(idle)
-        spinning: list[float] = []
-        async with anyio.create_task_group() as group:
-            group.start_soon(_tick, spinning)
-            calls = [ToolCall(id=str(number), name="spin", arguments={}) for number in range(guests)]
-            for result in await host.runner.run_many(calls):
-                if result.reason != "deadline":
-                    raise AssertionError(f"spin: ended by {result.reason}: {result.text[:200]}")
-            group.cancel_scope.cancel()
-    spinning.sort()
-    return Blocking(round(max(idle), 2), round(spinning[-1], 2), round(spinning[len(spinning) // 2], 2))
+        spinning = await _gaps(host, "spin", guests)
+        asking = await _gaps(host, "asking", 2 * guests)
+    median = spinning[len(spinning) // 2]
+    return Blocking(round(max(idle), 2), round(spinning[-1], 2), round(median, 2), round(asking[-1], 2))
+
+
+async def _gaps(host: Host, tool: str, count: int) -> list[float]:
+    """Between two wakings while so many calls of ``tool`` run to their deadline, the shortest first."""
+    gaps: list[float] = []
+    async with anyio.create_task_group() as group:
+        group.start_soon(_tick, gaps)
+        calls = [ToolCall(id=str(number), name=tool, arguments={}) for number in range(count)]
+        for result in await host.runner.run_many(calls):
+            if result.reason != "deadline":
+                raise AssertionError(f"{tool}: ended by {result.reason}: {result.text[:200]}")
+        group.cancel_scope.cancel()
+    return sorted(gaps)
+
+
+def _asking() -> Artifact:
+    """It never stops to ask for progress with what that does not take."""
+    request = plain.encode({"capability": _ASKED, "arguments": {f"k{number}": number for number in range(49_990)}})
+    data = "".join(f"\\{byte:02x}" for byte in request)
+    code = wasmtime.wat2wasm(
+        f"""(module (import "rho" "host_call" (func $host_call (param i32 i32) (result i32)))
+          (memory (export "memory") 64)
+          (data (i32.const 1048576) "{data}")
+          (func (export "rho_alloc") (param i32) (result i32) i32.const 1024)
+          (func (export "rho_call") (param i32 i32) (result i64)
+            (loop $l (drop (call $host_call (i32.const 1048576) (i32.const {len(request)}))) (br $l)) unreachable))"""
+    )
+    tool = {"name": "asking", "description": "A benchmark.", "input_schema": {"type": "object"}}
+    return Artifact.from_wasm(embed(bytes(code), Manifest.from_json({"tools": [tool], "capabilities": [_ASKED]})))
 
 
 async def _tick(gaps: list[float]) -> None:
