@@ -62,7 +62,9 @@ async def test_between_two_steps_another_session_has_its_turn_and_of_the_waiting
         for _ in range(4):
             group.start_soon(work, "greedy", 4)
         group.start_soon(work, "modest", 2)
-    assert steps[:4] == ["greedy", "modest", "greedy", "modest"]
+    # Trio begins tasks in any order, so either may be first.
+    assert steps[:2] == steps[2:4]
+    assert set(steps[:2]) == {"greedy", "modest"}
     assert steps.count("greedy") == 16
 
 
