@@ -42,12 +42,19 @@ _MAX_PATTERN_CHARS: Final = 1_000
 _MAX_PATTERNS: Final = 200
 _MAX_WEIGHT: Final = 10_000
 _MAX_CHAIN: Final = 128
-_INDEX: Final = re.compile(r"[0-9]{1,9}")
+_INDEX: Final = re.compile(r"0|[1-9][0-9]{0,8}")
+# What RFC 3986 lets stand in a fragment, but for ``%``: a validator decodes ``d%31`` to ``d1``, so whoever takes it as
+# it stands looks at another definition.
+_POINTER: Final = re.compile(r"#(?:/(?:~[01]|[A-Za-z0-9._!$&'()*+,;=:@?/-])*)?")
 
 
 def pointed(root: Mapping[str, Any], reference: str) -> Any:
-    """What a ``$ref`` into the same schema leads to, by its JSON pointer (RFC 6901); None where that is nowhere."""
-    if reference != "#" and not reference.startswith("#/"):
+    """What a ``$ref`` into the same schema leads to, by its JSON pointer (RFC 6901); None where that is nowhere.
+
+    So is what a validator may read otherwise: a pointer with ``%``, with a character that no URI has, with ``~`` before
+    anything but 0 and 1, or with an index such as ``01``.
+    """
+    if _POINTER.fullmatch(reference) is None:
         return None
     node: Any = root
     for step in reference[1:].split("/")[1:]:
@@ -113,6 +120,11 @@ class SchemaGraph:
         shown = inert(reference, limit=80)
         if reference != "#" and not reference.startswith("#/"):
             raise SchemaInvalid(f"the $ref {shown!r} leads outside: only #/... of the same schema is followed")
+        if _POINTER.fullmatch(reference) is None:
+            raise SchemaInvalid(
+                f"the $ref {shown!r} can be read in two ways: name the definition with ASCII letters, digits, '_', '-' "
+                "and '.' alone, and write that name as it is, without % (~0 and ~1 stand for '~' and '/')"
+            )
         node = pointed(self._root, reference)
         if node is None:
             raise SchemaInvalid(f"the $ref {shown!r} leads nowhere")
