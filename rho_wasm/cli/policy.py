@@ -20,7 +20,8 @@ from rho_wasm.dynamic.store import Store
 from rho_wasm.errors import StoreError
 from rho_wasm.frozen import thaw
 from rho_wasm.grants import BOUNDS, Bounds, UncheckedBounds
-from rho_wasm.limits import Limits
+from rho_wasm.limits import HostLimits
+from rho_wasm.patterns import matches
 from rho_wasm.policy import Policy
 from rho_wasm.policy_example import policy_example
 
@@ -105,12 +106,15 @@ def explain(
         if isinstance(bounds, UncheckedBounds) and name not in own
     ]
     live = None if store is None else _live(store, tool, rules)
+    host = HostLimits()
+    native, engines = (rules.limits_for(tool, each).model_dump() for each in (host.call, host.engine_call))
     output.object(
         {
             "tool": tool,
             "policy": None if policy is None else str(policy),
             "said": [{"line": line, "text": words} for line, words in said],
-            "limits": rules.limits_for(tool, Limits()).model_dump(),
+            "limits": native,
+            "engine_limits": engines,
             "granted": _plain(rules.grants_for(tool)),
             "warnings": foreign,
             "live": live,
@@ -120,6 +124,10 @@ def explain(
         output.say("the policy says nothing of it: no grants, and the limits that all have")
     for line, words in said:
         output.say("" if line is None else f"line {line}: ", words)
+    named = {name for pattern, entry in rules.tools.items() if matches(pattern, tool) for name in entry.limits}
+    if named:
+        values = [_in_force(name, native[name], engines[name]) for name in sorted(named)]
+        output.say(f"in force in a host with default limits: {', '.join(values)}")
     for words in foreign:
         output.say("warning: ", words, style="yellow")
     if live is not None:
@@ -135,6 +143,11 @@ def example(as_json: JsonOption = False) -> int:
     output.object({"example": text})
     output.lines(text)
     return WORKED
+
+
+def _in_force(name: str, native: int, of_engines: int) -> str:
+    both = native == of_engines
+    return f"{name} {native}" if both else f"{name} {native} (for Python and JavaScript {of_engines})"
 
 
 def _place(file: Path, about: Advice) -> str:

@@ -14,6 +14,7 @@ from rho_wasm.capabilities.secrets import Secrets
 from rho_wasm.errors import PolicyError
 from rho_wasm.grants import Bounds, FilesBounds, Grant, HttpBounds, UncheckedBounds
 from rho_wasm.host_capabilities import check_grants, granted_secrets
+from rho_wasm.limits import HostLimits
 from rho_wasm.policy import Policy
 from rho_wasm.untrusted import inert
 from rho_wasm.url_rules import UrlRule
@@ -44,6 +45,7 @@ def advice(policy: Policy, *, own: Collection[str]) -> Iterator[Advice]:
     if "replay" in policy.gates.on and not policy.recordings.on:
         words = "gates.on: the gate replay runs recorded calls, and none are recorded: [recordings] on = true"
         yield Advice(policy.line("gates", "on"), words)
+    yield from _lowering_nothing(policy)
     for pattern, name, bounds in _grants(policy):
         key = ("tools", pattern, "grants", name)
         where, line = ".".join(key), policy.line(*key)
@@ -98,6 +100,19 @@ def given_elsewhere(policy: Policy, tool: str, grants: Iterable[Grant]) -> list[
     """Of what a version of ``tool`` may ask for, what only the operator's program can answer."""
     allowed = policy.grants_for(tool)
     return [each.capability for each in grants if isinstance(allowed.get(each.capability), UncheckedBounds)]
+
+
+def _lowering_nothing(policy: Policy) -> Iterator[Advice]:
+    """Limits that are higher than a host has for any guest, unless its program raised its own."""
+    native, engines = HostLimits().call, HostLimits().engine_call
+    for pattern, entry in policy.tools.items():
+        for name, value in entry.limits.items():
+            most, of_engines = getattr(native, name), getattr(engines, name)
+            if value > max(most, of_engines):
+                has = f"{most}" if most == of_engines else f"{most}, for Python and JavaScript {of_engines}"
+                key = ("tools", pattern, "limits", name)
+                words = f"{'.'.join(key)}: lowers nothing where a host has its default ({has}): a policy only lowers"
+                yield Advice(policy.line(*key), f"{words}, a program raises with Host.open(limits=...)")
 
 
 def _grants(policy: Policy) -> Iterator[tuple[str, str, Bounds]]:

@@ -230,6 +230,36 @@ def test_check_says_which_live_tools_have_less_than_the_policy_grants(command: C
     assert restage not in [each["message"] for each in warnings]
 
 
+def test_a_limit_above_the_hosts_own_is_told_of_as_lowering_nothing_and_never_as_in_force(
+    command: Command, told: Callable[..., tuple[int, str]], file: str
+) -> None:
+    Path(file).write_text("""\
+[tools.spin]
+limits = { fuel = 3_000_000_000, answer_bytes = 2_000_000 }
+
+[tools."*".limits]
+fuel = 30_000_000_000
+memory_bytes = 1_000_000_000
+deadline_ms = 5_000
+""")
+    code, answer = command("policy", "check", file)
+    lines = {each["line"]: each["message"] for each in answer["warnings"]}
+    assert (code, sorted(lines)) == (0, [2, 5, 6])
+    assert lines[5] == (
+        "tools.*.limits.fuel: lowers nothing where a host has its default (1000000000, for Python and JavaScript "
+        "20000000000): a policy only lowers, a program raises with Host.open(limits=...)"
+    )
+    assert lines[2].startswith("tools.spin.limits.answer_bytes: lowers nothing where a host has its default (1048576):")
+    code, answer = command("policy", "explain", "spin", "--policy", file)
+    assert (answer["limits"]["fuel"], answer["engine_limits"]["fuel"]) == (1_000_000_000, 3_000_000_000)
+    said = told("policy", "explain", "spin", "--policy", file)[1].splitlines()
+    assert said[-1] == (
+        "in force in a host with default limits: answer_bytes 1048576, deadline_ms 5000, "
+        "fuel 1000000000 (for Python and JavaScript 3000000000), "
+        "memory_bytes 67108864 (for Python and JavaScript 134217728)"
+    )
+
+
 def test_example_prints_a_policy(command: Command, told: Callable[..., tuple[int, str]], file: str) -> None:
     code, printed = told("policy", "example")
     assert (code, printed) == (0, command("policy", "example")[1]["example"])
