@@ -9,6 +9,7 @@ from types import CoroutineType
 from typing import Any, TypeAlias
 
 from rho_wasm.calls import ToolCall
+from rho_wasm.option_checks import check_function
 from rho_wasm.results import ToolResult
 from rho_wasm.signatures import is_async
 
@@ -161,7 +162,9 @@ OnEvent: TypeAlias = Callable[[Event], Any]
 
 
 def subscriber(on_event: OnEvent | None) -> OnEvent | None:
-    """``on_event`` as it is. Raises TypeError for an async one, which nobody would await."""
+    """``on_event`` as it is. Raises TypeError for no function, and for an async one, which nobody would await."""
+    if on_event is not None:
+        check_function(on_event, "on_event is a function of an event")
     if is_async(on_event):
         raise TypeError(
             "on_event is called where nothing waits: give a function that is not async, such as a queue's put"

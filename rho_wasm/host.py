@@ -15,7 +15,7 @@ from rho_wasm.capabilities.capability import Capability
 from rho_wasm.dynamic.artifact import Artifact
 from rho_wasm.dynamic.gates import Approve
 from rho_wasm.dynamic.outputs import StoreOutputs
-from rho_wasm.dynamic.recorder import Redact
+from rho_wasm.dynamic.recorder import Redact, check_redact
 from rho_wasm.dynamic.source import DynamicSource
 from rho_wasm.dynamic.store import Store
 from rho_wasm.events import OnEvent, subscriber
@@ -30,18 +30,19 @@ from rho_wasm.host_capabilities import (
 )
 from rho_wasm.host_threads import HostThreads
 from rho_wasm.limits import HostLimits, Limits
+from rho_wasm.option_checks import check_flag, check_function, check_items, check_kind
 from rho_wasm.policy import Policy
 from rho_wasm.registry import ToolRegistry
 from rho_wasm.results import ToolResult
 from rho_wasm.runner import ToolRunner
 from rho_wasm.sandbox import NativeCache, Sandbox
 from rho_wasm.sandbox.images import EngineFinder
+from rho_wasm.sandbox.options import check_options
 from rho_wasm.sandbox.ways import Way
-from rho_wasm.sources import ToolSource
+from rho_wasm.sources import ToolSource, checked_sources
 from rho_wasm.toolchains import EngineShelf, ImageBuilder, build
 from rho_wasm.toolchains.image_builder import INTERPRETED
 from rho_wasm.tools import Tool
-from rho_wasm.untrusted import type_name
 from rho_wasm.workshop import Workshop
 from rho_wasm.workshop.advice import Advice
 from rho_wasm.workshop.workshop import workshop_tools
@@ -115,15 +116,30 @@ class Host:
         ``secrets`` are there): what is not here is denied. A :class:`Store` that was handed in stays open; everything
         else is closed at the end.
 
-        Raises :class:`rho_wasm.errors.PolicyError` and :class:`rho_wasm.errors.StoreError`: then nothing was started.
+        Raises :class:`rho_wasm.errors.PolicyError` and :class:`rho_wasm.errors.StoreError`, and TypeError or ValueError
+        for an option that is not what it may be: then nothing was started.
         """
-        if limits is not None and not isinstance(limits, HostLimits | Limits):
-            raise TypeError(f"limits are Limits or HostLimits, not a {type_name(limits)}")
-        if not callable(gate):
-            raise TypeError(f"a gate is a function (call, context), not a {type_name(gate)}")
-        if not isinstance(workshop, Workshop | bool):
-            raise TypeError(f"a workshop is a Workshop, True or False, not a {type_name(workshop)}")
+        check_kind(store, (str, os.PathLike, Store), "a store is a Store or the path of its folder")
+        if limits is not None:
+            check_kind(limits, (HostLimits, Limits), "limits are Limits or HostLimits")
+        if policy is not None:
+            check_kind(policy, (str, os.PathLike, Policy), "a policy is a Policy or the path of its file")
+        check_function(gate, "a gate is a function (call, context)")
+        if approve is not None:
+            check_function(approve, "approve is a function of a Review")
+        check_redact(redact)
+        subscriber(on_event)
+        if core is not None:
+            check_items(core, "core is a list of Tools")
+        others = checked_sources(sources)
         own = check_own(capabilities)
+        if secrets is not None:
+            check_kind(secrets, Mapping, "secrets are a map of names to their values")
+        shelf = engines if isinstance(engines, EngineShelf) else EngineShelf.default()
+        find = shelf.find if engines is None or isinstance(engines, EngineShelf) else engines
+        check_options(workers=workers, way=way, engines=find)
+        check_kind(workshop, (Workshop, bool), "a workshop is a Workshop, True or False")
+        check_flag(elsewhere, "elsewhere")
         if policy is None:
             policy = Policy()
         loaded = policy if isinstance(policy, Policy) else Policy.load(policy, capabilities=own, elsewhere=elsewhere)
@@ -131,8 +147,6 @@ class Host:
             check_grants(loaded, own)
         known_secrets = secrets_of(loaded, secrets, elsewhere=elsewhere)
         bounds = HostLimits(call=limits) if isinstance(limits, Limits) else limits or HostLimits()
-        shelf = engines if isinstance(engines, EngineShelf) else EngineShelf.default()
-        find = shelf.find if engines is None or isinstance(engines, EngineShelf) else engines
         opened = store if isinstance(store, Store) else await anyio.to_thread.run_sync(Store.open, store)
 
         async def run_for(call: ToolCall, caller: ToolContext, timeout_ms: int) -> ToolResult:
@@ -178,7 +192,7 @@ class Host:
                     await stack.enter_async_context(bench)
                     core = [*(builtin_tools() if core is None else core), *workshop_tools(bench)]
                     hearing, advise = bench.hearing(subscriber(on_event)), Advice(source)
-                registry = ToolRegistry(core, sources=(source, *sources), outputs=outputs, on_event=on_event)
+                registry = ToolRegistry(core, sources=(source, *others), outputs=outputs, on_event=on_event)
                 if not elsewhere:
                     core_names = [tool.name for tool in registry.core_tools()]
                     warn_of_rules_without_tools(loaded, source.live().tools, core=core_names)

@@ -20,6 +20,7 @@ from rho_wasm.dynamic.kv import StoreKv
 from rho_wasm.dynamic.store import Store
 from rho_wasm.events import OnEvent
 from rho_wasm.grants import BOUNDS, HttpBounds, UncheckedBounds, is_reserved
+from rho_wasm.option_checks import check_items
 from rho_wasm.policy import Policy
 from rho_wasm.untrusted import type_name
 
@@ -43,6 +44,7 @@ def check_own(capabilities: Iterable[Capability]) -> tuple[Capability, ...]:
 
     Raises TypeError for anything else, ValueError for a name that is the host's or stands there twice.
     """
+    check_items(capabilities, "capabilities are a list of what @capability made")
     own = tuple(capabilities)
     for each in own:
         if not isinstance(each, Capability):

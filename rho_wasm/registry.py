@@ -18,7 +18,7 @@ from rho_wasm.events import OnEvent, SourceFailed, emit, subscriber
 from rho_wasm.names import MAX_NAME_CHARS, Reservations, problem_of
 from rho_wasm.offered import KnownTool, Shadowed, ToolSchemas, ToolSnapshot
 from rho_wasm.portable import unportable
-from rho_wasm.sources import ToolSource, cancels_calls, source_name, source_version
+from rho_wasm.sources import ToolSource, cancels_calls, checked_sources, source_name, source_version
 from rho_wasm.tools import Tool
 from rho_wasm.untrusted import exception_text, inert, type_name
 
@@ -85,7 +85,7 @@ class ToolRegistry:
             if tool.name in self._core:
                 raise ValueError(f"two core tools are named {tool.name!r}")
             self._core[tool.name] = tool
-        self._sources = tuple(sources)
+        self._sources = checked_sources(sources)
         self.calls_may_be_cancelled = any(map(cancels_calls, self._sources))
         """Whether a source may cancel a call that it was told of."""
         self._reservations = Reservations(core=self._core, reserved=reserved)

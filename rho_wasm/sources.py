@@ -15,6 +15,7 @@ import anyio
 from rho_wasm.calls import RunningCall
 from rho_wasm.errors import NotATool, RhoError
 from rho_wasm.events import OnEvent, SourceFailed, emit, subscriber
+from rho_wasm.option_checks import check_items
 from rho_wasm.tools import Tool
 from rho_wasm.untrusted import exception_text, inert, type_name
 
@@ -24,6 +25,7 @@ __all__ = [
     "RefreshingSource",
     "ToolSource",
     "cancels_calls",
+    "checked_sources",
     "source_name",
     "source_version",
 ]
@@ -50,6 +52,18 @@ class ToolSource(Protocol):
     def watch(self, call: RunningCall) -> None:
         """Told of every call that is about to run, its own or not. Raising costs nothing but a report."""
         ...
+
+
+def checked_sources(sources: Iterable[ToolSource]) -> tuple[ToolSource, ...]:
+    """``sources``, in order. Raises TypeError for what is no list of sources."""
+    wanted = "sources are a list of objects with list(), lookup(name) and watch(call)"
+    check_items(sources, wanted)
+    found = tuple(sources)
+    for each in found:
+        for method in ("list", "lookup", "watch"):
+            if not callable(getattr(each, method, None)):
+                raise TypeError(f"{wanted}, not a {type_name(each)}")
+    return found
 
 
 def source_name(source: ToolSource) -> str:

@@ -149,11 +149,55 @@ async def test_a_store_that_cannot_be_opened_starts_nothing(tmp_path: Path) -> N
             raise AssertionError("it started")
 
 
-@pytest.mark.parametrize("wrong", [{"limits": {"fuel": 1}}, {"limits": 7}, {"gate": None}, {"gate": "allow"}])
-async def test_what_is_no_limit_or_gate_is_a_type_error_that_says_what_is(wrong: dict[str, Any]) -> None:
-    with pytest.raises(TypeError, match="not a"):
-        async with Host.open(":memory:", **wrong):
+async def _hears(event: object) -> None:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("wrong", "wanted"),
+    [
+        ({"store": 5}, "a store is .*, not a int"),
+        ({"limits": {"fuel": 1}}, "limits are Limits or HostLimits, not a dict"),
+        ({"policy": {"tools": {}}}, "a policy is .*, not a dict"),
+        ({"gate": None}, "a gate is a function .*, not a NoneType"),
+        ({"approve": True}, "approve is a function .*, not a bool"),
+        ({"redact": 5}, "redact is a function .*, not a int"),
+        ({"redact": _hears}, "redact is a function .*, not an async one"),
+        ({"on_event": 3}, "on_event is a function .*, not a int"),
+        ({"on_event": _hears}, "on_event .* not async"),
+        ({"core": echo("a")}, "core is a list of Tools, not a Tool"),
+        ({"sources": [3]}, "sources are a list of .*, not a int"),
+        ({"sources": FakeSource()}, "sources are a list of .*, not a FakeSource"),
+        ({"capabilities": 3}, "capabilities are a list .*, not a int"),
+        ({"secrets": ["hidden"]}, "secrets are a map .*, not a list"),
+        ({"workers": "2"}, "workers is a whole number, at least 0, not a str"),
+        ({"workers": True}, "workers is a whole number, at least 0, not a bool"),
+        ({"way": 3}, "way is 'native' or 'public', not a int"),
+        ({"engines": 5}, "engines is a shelf, .*, not a int"),
+        ({"workshop": 1}, "a workshop is .*, not a int"),
+        ({"elsewhere": "no"}, "elsewhere is True or False, not a str"),
+    ],
+)
+async def test_an_option_of_another_kind_is_a_type_error_that_says_what_is_wanted(
+    tmp_path: Path, wrong: dict[str, Any], wanted: str
+) -> None:
+    with pytest.raises(TypeError, match=wanted):
+        async with Host.open(**{"store": tmp_path / "store", **wrong}):
             raise AssertionError("it started")
+    assert not (tmp_path / "store").exists()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "wanted"),
+    [({"workers": -1}, "at least 0, not -1"), ({"way": "fast"}, "not 'fast'"), ({"way": ""}, "'native' or 'public'")],
+)
+async def test_a_number_or_a_word_that_there_is_not_opens_no_host(
+    tmp_path: Path, wrong: dict[str, Any], wanted: str
+) -> None:
+    with pytest.raises(ValueError, match=wanted):
+        async with Host.open(tmp_path / "store", **wrong):
+            raise AssertionError("it started")
+    assert not (tmp_path / "store").exists()
 
 
 async def test_a_claimed_artifact_with_its_source_is_built_again_and_believed_if_it_is_the_same(tmp_path: Path) -> None:

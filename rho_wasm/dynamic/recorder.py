@@ -21,15 +21,15 @@ from rho_wasm.dynamic.transcript import Transcript
 from rho_wasm.errors import PlainError, StoreError, TooLarge, ToolError
 from rho_wasm.events import Event, SourceFailed
 from rho_wasm.limits import Limits
+from rho_wasm.option_checks import check_function
 from rho_wasm.plain import Copied
 from rho_wasm.policy import RecordingPolicy
 from rho_wasm.results import KINDS, Failed, HandlerResult, Kind, Ok
 from rho_wasm.sandbox.crossing import BYTES_AT_ONCE, encode_at_once
 from rho_wasm.sandbox.state import Capabilities
-from rho_wasm.signatures import is_async
 from rho_wasm.untrusted import inert, type_name
 
-__all__ = ["Recorder", "RecorderStatistics", "Redact"]
+__all__ = ["Recorder", "RecorderStatistics", "Redact", "check_redact"]
 
 Redact: TypeAlias = Callable[[dict[str, Any]], dict[str, Any] | None]
 """Given a recording as plain data, before it is written: answers what is to be kept of it, None for nothing."""
@@ -62,6 +62,12 @@ class RecorderStatistics:
     """The hook raised or answered no recording, or the store could not be written."""
 
 
+def check_redact(redact: Redact | None) -> None:
+    """Raises TypeError for what is no hook, whether or not anything is recorded: it may be from another day on."""
+    if redact is not None:
+        check_function(redact, "redact is a function (not an async one) of a recording", may_be_async=False)
+
+
 class Recorder:
     """Records calls of all tools but those that ``policy`` skips, for one source: those that a model or a host makes.
 
@@ -82,9 +88,6 @@ class Recorder:
         tell: Callable[[Iterable[Event]], None],
         name: str,
     ) -> None:
-        hook: object = redact
-        if hook is not None and (not callable(hook) or is_async(hook)):
-            raise TypeError(f"redact is a function (not an async one) of a recording, not a {type_name(redact)}")
         self._store = store
         self._policy = policy
         self._redact = redact

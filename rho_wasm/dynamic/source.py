@@ -26,7 +26,7 @@ from rho_wasm.dynamic.judge import StrikeJudge
 from rho_wasm.dynamic.live import LiveTools
 from rho_wasm.dynamic.modules import ModulePool
 from rho_wasm.dynamic.offer import OfferMaker
-from rho_wasm.dynamic.recorder import Recorder, RecorderStatistics, Redact
+from rho_wasm.dynamic.recorder import Recorder, RecorderStatistics, Redact, check_redact
 from rho_wasm.dynamic.recording import RecordingRow
 from rho_wasm.dynamic.replay_report import ReplayReport
 from rho_wasm.dynamic.replayer import Replayer
@@ -83,6 +83,7 @@ class DynamicSource:
         on_event: OnEvent | None = None,
         name: str = "dynamic",
     ) -> None:
+        check_redact(redact)
         self.name = name
         self.store = store
         self._policy = policy or Policy()

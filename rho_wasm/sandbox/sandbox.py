@@ -29,6 +29,7 @@ from rho_wasm.sandbox.images import EngineBinary, EngineFinder, LoadedSource
 from rho_wasm.sandbox.loader import Loader
 from rho_wasm.sandbox.loading import SourceLoad
 from rho_wasm.sandbox.module import GuestModule
+from rho_wasm.sandbox.options import check_options
 from rho_wasm.sandbox.runtime import Runtime
 from rho_wasm.sandbox.slots import Overloaded, Slots
 from rho_wasm.sandbox.state import Capabilities
@@ -76,7 +77,8 @@ class Sandbox:
     ``limits`` bound the host; without a ``cache`` every process compiles for itself. ``way`` is how calls are made:
     ``native``, a short one on the event loop's own thread, at a fraction of the cost, or ``public``, each in a thread.
     None is what the environment variable RHO_WASM_WAY says, else ``native`` where this Python and this wasmtime bear
-    it, else ``public``. Raises RuntimeError for ``native`` where it cannot be had, ValueError for no such way.
+    it, else ``public``. Raises RuntimeError for ``native`` where it cannot be had, and TypeError or ValueError for an
+    option that is not what it may be.
 
     A signal handler may raise anywhere in a call (Ctrl-C, an alarm): that ends the call, and the sandbox serves on. Of
     a call that was interrupted twice, a thread that still ends, or the memory of a module's code, may be left behind.
@@ -100,6 +102,7 @@ class Sandbox:
         workers: int = 0,
         engines: EngineFinder | None = None,
     ) -> None:
+        check_options(workers=workers, way=way, engines=engines, ticker=ticker, limits=limits, cache=cache)
         self.limits = limits = limits or HostLimits()
         self._cache = cache
         chosen = choose_way(way)

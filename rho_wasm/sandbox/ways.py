@@ -47,7 +47,7 @@ def choose_way(asked: str | None) -> Way:
 
     Raises ValueError for a way that there is not, RuntimeError for ``native`` where it cannot be had.
     """
-    way = asked or os.environ.get(WAY_VARIABLE) or None
+    way = asked if asked is not None else os.environ.get(WAY_VARIABLE) or None
     if way is not None and way not in get_args(Way):
         raise ValueError(f"there is no way {way!r} of calling guests: {' or '.join(get_args(Way))}")
     if way == "public":

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import pytest
 
+from rho_wasm.limits import Limits
 from rho_wasm.sandbox import Sandbox
 from rho_wasm.sandbox import ways as module
 from rho_wasm.sandbox.capi import Trampolines
@@ -43,6 +45,24 @@ def test_a_way_that_there_is_not_is_refused(monkeypatch: pytest.MonkeyPatch, ask
     monkeypatch.setenv(WAY_VARIABLE, asked)
     with pytest.raises(ValueError, match="native or public"):
         Sandbox()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "wanted"),
+    [
+        ({"workers": -1}, ValueError, "workers is a whole number"),
+        ({"workers": "2"}, TypeError, "workers is a whole number"),
+        ({"ticker": "clock"}, ValueError, "'timer' or 'thread'"),
+        ({"limits": Limits()}, TypeError, "HostLimits, not a Limits"),
+        ({"cache": "/tmp"}, TypeError, "NativeCache, not a str"),
+        ({"engines": "python"}, TypeError, "not a str"),
+    ],
+)
+def test_an_option_that_is_not_what_it_may_be_makes_no_sandbox(
+    wrong: dict[str, Any], error: type[Exception], wanted: str
+) -> None:
+    with pytest.raises(error, match=wanted):
+        Sandbox(**wrong)
 
 
 @KNOWN
