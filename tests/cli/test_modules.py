@@ -240,7 +240,7 @@ def test_a_reviewer_is_never_shown_a_guests_words_as_the_hosts(
     told("stage", "t.wasm")
     _, printed = told("approve", "1", "--yes")
     lines = printed.splitlines()
-    assert [line for line in lines if "built here" in line] == ["  >   built here: c, ziglang"]
+    assert [line for line in lines if "built here" in line] == ["    >   built here: c, ziglang"]
     assert any(line.startswith("  claimed: ") for line in lines)
     _, printed = told("inspect", "t.wasm")
     assert [line for line in printed.splitlines() if line == "a host would take it"] == ["a host would take it"]

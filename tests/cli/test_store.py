@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from rho_wasm.resources import fixture
 from tests.cli.conftest import Command
 
 ECHO, TRAP, THIEF = (str(fixture(f"{name}.wasm")) for name in ("echo", "trap", "core_name"))
+OBJECT = {"type": "object"}
 APPROVAL = "[gates]\non = ['examples', 'approval']\n"
 
 
@@ -115,6 +118,27 @@ def test_approval_is_waited_for_given_and_refused_on_the_command_line(command: C
     assert command("reject", "2", "--note", "it traps")[0] == 0
     code, answer = command("activate", "2", "--policy", "policy.toml")
     assert code == 3
+
+
+def test_who_approves_reads_the_source_and_what_is_granted_of_each_module_once(
+    told: Callable[..., tuple[int, str]], own_folder: Path
+) -> None:
+    tools = [{"name": name, "description": f"It is {name}."} for name in ("one", "two", "three")]
+    declared = {"capabilities": ["kv.get", "kv.put"], "tools": [tool | {"input_schema": OBJECT} for tool in tools]}
+    (own_folder / "count.manifest.json").write_text(json.dumps(declared))
+    (own_folder / "count.wat").write_bytes(fixture("echo.wat").read_bytes())
+    (own_folder / "policy.toml").write_text('[tools."*".grants]\n"kv.get" = {}\n')
+    told("stage", "count.wat", TRAP, "--policy", "policy.toml")
+    said = told("approve", "1", "--yes", "--policy", "policy.toml")[1]
+    for once in ("may ask for: kv.get, kv.put\n", "is not granted: kv.put\n", "kv.get is granted: ", "(module\n"):
+        assert said.count(once) == 1, once
+    order = re.findall(r"^ *(module|added \w+)", said, re.MULTILINE)
+    assert order == ["module", "added one", "added three", "added two", "module", "added trap"]
+    (own_folder / "policy.toml").write_text('[tools.two.grants]\n"kv.get" = {}\n')
+    told("stage", "count.wat", "--policy", "policy.toml")
+    said = told("approve", "2", "--yes", "--policy", "policy.toml")[1]
+    assert "added two; 0 examples\n    > It is two.\n    is not granted: kv.put\n    kv.get is granted: " in said
+    assert said.count("    is not granted: kv.get, kv.put\n") == 2
 
 
 def test_staging_a_source_builds_it_here(command: Command) -> None:
