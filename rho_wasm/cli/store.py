@@ -155,21 +155,26 @@ def stage(
     if not files and not remove:
         raise UsageProblem("stage what? Name files to add, or tools with --remove")
 
-    async def job(host: Host) -> tuple[Generation, list[str]]:
+    async def job(host: Host) -> tuple[Generation, list[str], list[str]]:
         artifacts = []
         for path in files or ():
             with build_progress(output, f"building {path}") as tell:
                 artifacts.append(await artifact_of(path, trusted=trusted, progress=tell))
+        damaged = dict(host.source.damaged())
         made = await host.source.stage(artifacts, remove or (), author=author or author_name(), note=note)
+        mended = sorted(damaged.keys() - host.source.damaged().keys())
         wrong = [words for each in artifacts for words in misnamed_capabilities(each.manifest)]
-        return made, wrong + _warned_of(made, artifacts, host.policy)
+        return made, mended, wrong + _warned_of(made, artifacts, host.policy)
 
-    candidate, warnings = with_host(store, policy, job, new=True)
+    candidate, mended, warnings = with_host(store, policy, job, new=True)
     verbs = ("approve", "activate") if "approval" in policy_of(policy).gates.on else ("activate",)
-    steps = [next_command(verb, candidate.number, store=store, policy=policy) for verb in verbs]
-    output.object(candidate.as_json() | {"next": steps, "warnings": warnings})
-    changes = _changes(candidate) or "nothing changes (an artifact that was damaged is whole again)"
-    output.say(f"generation {candidate.number} is staged: {changes}", style="cyan")
+    changes = _changes(candidate)
+    steps = [next_command(verb, candidate.number, store=store, policy=policy) for verb in verbs if changes]
+    output.object(candidate.as_json() | {"next": steps, "mended": mended, "warnings": warnings})
+    said = changes or "it changes nothing, as all that it brings is live already"
+    output.say(f"generation {candidate.number} is staged: {said}", style="cyan")
+    if mended:
+        output.say(f"damaged, and whole again: {', '.join(mended)}", style="green")
     for words in warnings:
         output.say("warning: ", words, style="yellow")
     for step in steps:

@@ -238,8 +238,19 @@ def test_a_tool_whose_artifact_is_damaged_is_a_fault_of_the_store_and_staging_me
     code, answer = command("tools")
     assert (code, list(answer["damaged"])) == (4, ["echo"])
     code, text = told("stage", ECHO)
-    assert "whole again" in text
+    assert "damaged, and whole again: echo\n" in text
     assert command("call", "echo", "-a", '{"text": "x"}')[0] == 0
+
+
+def test_staging_what_is_live_already_says_so_and_neither_a_repair_nor_a_next_step(
+    command: Command, told: Callable[..., tuple[int, str]]
+) -> None:
+    command("stage", ECHO)
+    command("activate", "1")
+    code, text = told("stage", ECHO)
+    assert (code, text) == (0, "generation 2 is staged: it changes nothing, as all that it brings is live already\n")
+    answer = command("stage", ECHO)[1]
+    assert (answer["next"], answer["mended"]) == ([], [])
 
 
 def test_a_roll_back_to_what_is_damaged_says_so(command: Command, own_folder: Path) -> None:
