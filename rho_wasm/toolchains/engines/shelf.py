@@ -147,8 +147,7 @@ class EngineShelf:
         tell = progress or (lambda stage, fraction: None)
         tell("reading its package", 0.0)
         given = await anyio.to_thread.run_sync(spec.read)
-        tell("waiting for another installer", 0.02)
-        async with self._alone(spec):
+        async with self._alone(spec, tell):
             found = await anyio.to_thread.run_sync(self.find_made, spec)
             if found is None:
                 found = await make_engine(spec, given, cache=self.cache, limits=limits or HostLimits(), progress=tell)
@@ -246,14 +245,15 @@ class EngineShelf:
         return hmac.new(host_key(self.key_path), _MAGIC + description, hashlib.sha256).digest()
 
     @asynccontextmanager
-    async def _alone(self, spec: EngineSpec) -> AsyncIterator[None]:
-        """One installer at a time, of all processes. Whoever dies lets go of it."""
+    async def _alone(self, spec: EngineSpec, tell: Progress) -> AsyncIterator[None]:
+        """One installer at a time, of all processes. Whoever dies lets go of it. ``tell`` hears of a wait, if any."""
         try:
             descriptor = await anyio.to_thread.run_sync(self._open_lock)
         except OSError as error:
             raise self._unusable(spec, error) from None
         try:
-            while not _lock(descriptor):  # noqa: ASYNC110 - another process has no event to set
+            while not _lock(descriptor):
+                tell("waiting for another installer", 0.02)
                 await anyio.sleep(_WAIT_S)
             yield
         finally:
