@@ -4,7 +4,8 @@ Models send ``"3"`` for 3, ``null`` for an argument that they leave out, ``maxRo
 where the schema leaves one reading, and told, so that the model learns of it. Where a text is allowed a text stays; a
 number is taken from its canonical form alone (so "007" is none, and none loses digits); a key that nobody knows is left
 out only where it says nothing, or where its tool changes nothing: elsewhere it may be the ``dry_run`` of somebody who
-misspelt it. What comes of it is checked against the whole schema afterwards, as any arguments are.
+misspelt it. And nowhere is one left out that is written much like an argument that was not given: without its ``top`` a
+list is another list. What comes of it is checked against the whole schema afterwards, as any arguments are.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any, Final
 
 from rho_wasm.json_arguments import Unreadable, read_json
 from rho_wasm.schema_graph import pointed
+from rho_wasm.spelling import near_ones
 from rho_wasm.untrusted import inert
 
 __all__ = ["MAX_LOOKS", "TooMuch", "repaired"]
@@ -153,11 +155,23 @@ class _Repairer:
             elif (meant := names.meant(key)) is not None:
                 self._note(inner, f"the unknown key was taken as {meant}; write it so")
                 mended[meant] = self.value(item, known[meant], _joined(path, meant), depth - 1)
-            elif item is None or self._reads_only:
+            elif (item is None or self._reads_only) and not self._is_misspelt(key, item, about, given):
                 self._note(inner, f"the unknown key was left out; allowed: {about.allowed}")
             else:
                 mended[key] = item
         return mended
+
+    def _is_misspelt(self, key: str, item: Any, about: _Object, given: Mapping[str, Any]) -> bool:
+        """Whether ``item`` is probably said to an argument that was not given. A null says nothing to most."""
+        found = about.near.get(key)
+        if found is None:
+            near = near_ones(key, about.names, look=self._look)
+            found = about.near[key] = (near, tuple(name for name in near if self._may_be_null(about.known[name])))
+        for name in found[item is None]:
+            self._look()
+            if name not in given:
+                return True
+        return False
 
     def _about(self, option: Mapping[str, Any]) -> _Object:
         """What there is to know of a schema of objects, worked out once however many objects there are."""
@@ -257,19 +271,26 @@ class _Object:
         self.others = others
         self.required = required
         self.closed = others is False and not more
+        self.near: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {}
+        """Of each unknown key that was looked at: the known ones that are written like it, and those of them that may
+        be null."""
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self.known)
 
     @cached_property
     def by_fold(self) -> dict[str, str | None]:
         """The known keys by what they are but for case, hyphens and underscores; None where two of them are alike."""
         found: dict[str, str | None] = {}
-        for name in self.known:
+        for name in self.names:
             folded = _folded(name)
             found[folded] = None if folded in found else name
         return found
 
     @cached_property
     def allowed(self) -> str:
-        names = [inert(name, limit=_SHOWN_CHARS) for name in itertools.islice(self.known, _SHOWN_KEYS)]
+        names = [inert(name, limit=_SHOWN_CHARS) for name in self.names[:_SHOWN_KEYS]]
         more = f" and {len(self.known) - _SHOWN_KEYS} more" if len(self.known) > _SHOWN_KEYS else ""
         return ", ".join(names) + more or "none"
 

@@ -19,6 +19,7 @@ from rho_wasm.errors import SchemaInvalid
 from rho_wasm.frozen import thaw
 from rho_wasm.schema_cost import ErrorCounter, TooMuchError, WorkCounter, profile
 from rho_wasm.schema_graph import SchemaGraph
+from rho_wasm.spelling import near_ones
 from rho_wasm.untrusted import inert, type_name
 
 __all__ = ["ArgumentSchema"]
@@ -37,6 +38,8 @@ _PATIENT_NS: Final = 60_000_000
 _PATIENT_LOOKS: Final = 300_000
 _TOO_MUCH: Final = "too deeply nested, too many or too long to be checked against the tool's schema and its patterns"
 _MAX_ERRORS_NS: Final = 8_000_000
+_MAX_SPELLING_LOOKS: Final = 1_000
+"""Some 4 ms for what unknown keys may have been meant for, all those of one call together."""
 
 _TYPES: Final = {
     "array": "a list",
@@ -131,7 +134,8 @@ class ArgumentSchema:
             errors = self._errors(instance)
         except ValueError:
             return (_not_json(instance) or f"{self._whole}: something in it JSON cannot say",)
-        lines = dict.fromkeys(line for error in errors for line in self._lines(error, instance))
+        looks = _Looks(_MAX_SPELLING_LOOKS)
+        lines = dict.fromkeys(line for error in errors for line in self._lines(error, instance, looks))
         return tuple(itertools.islice(lines, _MAX_PROBLEMS)) or (f"{self._whole}: no match for the tool's schema",)
 
     def _fits(self, instance: Any, size: tuple[int, int] | None) -> bool:
@@ -155,7 +159,7 @@ class ArgumentSchema:
                 return (error,)
         return ()
 
-    def _lines(self, error: jsonschema_rs.ValidationError, instance: Any) -> Iterable[str]:
+    def _lines(self, error: jsonschema_rs.ValidationError, instance: Any, looks: _Looks) -> Iterable[str]:
         parent = _follow(self._schema, error.schema_path[:-1])
         place = error.instance_path
         match error.kind:
@@ -168,10 +172,34 @@ class ArgumentSchema:
                 allowed = _follow(parent, ["properties"])
                 known = _list(sorted(allowed), most=20) if isinstance(allowed, dict) and allowed else "none"
                 for name in names[:_MAX_PROBLEMS]:
-                    yield f"{_path([*place, name])}: unknown key, allowed: {known}"
+                    meant = _meant(name, allowed, _follow(instance, place), looks)
+                    yield f"{_path([*place, name])}: unknown key, {meant}allowed: {known}"
             case kind:
                 given = _shown(_follow(instance, place))
                 yield f"{_path(place) or self._whole}: got {given}, wanted {_wanted(kind, parent)}"
+
+
+class _Looks:
+    """Counts what is looked at, and raises :class:`TooMuchError` from then on where it was enough."""
+
+    def __init__(self, most: int) -> None:
+        self._left = most
+
+    def __call__(self, times: int) -> None:
+        self._left -= times
+        if self._left < 0:
+            raise TooMuchError
+
+
+def _meant(name: str, allowed: Any, given: Any, looks: _Looks) -> str:
+    """What an unknown key was probably meant for, of what is allowed and was not given; nothing if that is unclear."""
+    if not isinstance(allowed, dict) or not isinstance(given, dict):
+        return ""
+    try:
+        near = near_ones(name, (each for each in allowed if each not in given), look=looks)
+    except TooMuchError:
+        return ""
+    return f"did you mean '{inert(near[0], limit=40)}'? " if near else ""
 
 
 def _size(value: Any) -> tuple[int, int]:
