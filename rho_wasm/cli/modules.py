@@ -21,10 +21,9 @@ from rho_wasm.cli.options import (
     StoreOption,
     TrustedOption,
     artifact_of,
+    call_arguments,
     is_source,
-    parse_arguments,
     policy_of,
-    text_argument,
 )
 from rho_wasm.cli.output import Output, UsageProblem
 from rho_wasm.cli.policy_advice import given_elsewhere
@@ -185,7 +184,8 @@ def call(
     ] = None,
     arguments: Annotated[str, typer.Option("--arguments", "-a", metavar="JSON", help="JSON, @FILE or - .")] = "{}",
     text: Annotated[
-        list[str] | None, typer.Option("--text", metavar="NAME=FILE", help="One argument more: the text of a file.")
+        list[str] | None,
+        typer.Option("--text", metavar="NAME=FILE", help="One argument more: the text of a file, or of - ."),
     ] = None,
     store: StoreOption = DEFAULT_STORE,
     policy: PolicyOption = None,
@@ -195,7 +195,7 @@ def call(
 ) -> int:
     """Call a tool once: of a file (nothing is kept, nothing strikes), or of the live generation of a store."""
     output = Output(as_json=as_json)
-    given = parse_arguments(arguments) | dict(text_argument(each) for each in text or ())
+    given = call_arguments(arguments, text or ())
     events: list[Event] = []
     withdrawn: list[Quarantine] = []
 

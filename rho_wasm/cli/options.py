@@ -29,12 +29,12 @@ __all__ = [
     "StoreOption",
     "TrustedOption",
     "artifact_of",
+    "call_arguments",
     "is_source",
     "own_capabilities",
     "parse_arguments",
     "policy_of",
     "read_bytes",
-    "text_argument",
 ]
 
 _CAPABILITIES: Final = "RHO_WASM_CAPABILITIES"
@@ -66,12 +66,28 @@ TrustedOption: TypeAlias = Annotated[
 ]
 
 
+def call_arguments(arguments: str, texts: Iterable[str]) -> dict[str, Any]:
+    """The arguments of a call: those of ``--arguments``, and one more for each ``--text``.
+
+    Raises :class:`UsageProblem`, also where two of these name one argument or read standard input.
+    """
+    named = [_name_and_file(each) for each in texts]
+    if [arguments, *(file for _, file in named)].count("-") > 1:
+        raise UsageProblem("standard input is read once, and - is said twice")
+    given = parse_arguments(arguments)
+    for name, file in named:
+        if name in given:
+            raise UsageProblem(f"the argument {name!r} is given twice, by --text and before it: say it once")
+        given[name] = _standard_input() if file == "-" else _text_of(Path(file))
+    return given
+
+
 def parse_arguments(given: str) -> dict[str, Any]:
     """The arguments of a call: JSON, ``@FILE`` or ``-`` for standard input. Raises :class:`UsageProblem`."""
     if given == "-":
-        text = sys.stdin.read(_MAX_ARGUMENTS)
+        text = _standard_input()
     elif given.startswith("@"):
-        text = read_bytes(Path(given[1:]), limit=_MAX_ARGUMENTS).decode("utf-8", "replace")
+        text = _text_of(Path(given[1:]))
     else:
         text = given
     try:
@@ -85,12 +101,29 @@ def parse_arguments(given: str) -> dict[str, Any]:
     return value
 
 
-def text_argument(given: str) -> tuple[str, str]:
-    """``NAME=FILE``: the argument's name, and the file's text, which need not be JSON. Raises :class:`UsageProblem`."""
+def _name_and_file(given: str) -> tuple[str, str]:
     name, equals, file = given.partition("=")
     if not equals or not name or not file:
         raise UsageProblem(f"--text is NAME=FILE, not {given!r}")
-    return name, read_bytes(Path(file), limit=_MAX_ARGUMENTS).decode("utf-8", "replace")
+    return name, file
+
+
+def _standard_input() -> str:
+    data = sys.stdin.buffer.read(_MAX_ARGUMENTS + 1)
+    if len(data) > _MAX_ARGUMENTS:
+        raise UsageProblem(f"standard input: is larger than {_MAX_ARGUMENTS} bytes")
+    return _decoded(data, "standard input")
+
+
+def _text_of(file: Path) -> str:
+    return _decoded(read_bytes(file, limit=_MAX_ARGUMENTS), str(file))
+
+
+def _decoded(data: bytes, whose: str) -> str:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageProblem(f"{whose}: is not UTF-8 (byte {error.start + 1} is not): an argument is text") from None
 
 
 def read_bytes(path: Path, *, limit: int) -> bytes:

@@ -150,8 +150,10 @@ def test_arguments_come_from_a_file_and_from_standard_input(
 ) -> None:
     (own_folder / "arguments.json").write_text('{"text": "from a file"}')
     assert command("call", ECHO, "echo", "-a", "@arguments.json")[0] == 0
-    monkeypatch.setattr("sys.stdin", io.StringIO('{"text": "from stdin"}'))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b'{"text": "from stdin"}')))
     assert command("call", ECHO, "echo", "-a", "-")[0] == 0
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"no JSON")))
+    assert command("call", ECHO, "echo", "--text", "text=-")[1]["value"] == {"text": "no JSON"}
 
 
 @pytest.mark.parametrize("given", ["{", "[1]", "3", "@missing.json", ""])
@@ -266,15 +268,38 @@ def test_json_holds_no_character_that_a_terminal_obeys(own_folder: Path, capsys:
 
 
 def test_a_file_can_be_one_argument(command: Command, own_folder: Path) -> None:
-    (own_folder / "a b.txt").write_bytes(b'one "line"\nand \xff')
-    code, answer = command("call", ECHO, "echo", "-a", '{"n": 1, "text": "x"}', "--text", "text=a b.txt")
-    assert (code, answer["value"]) == (0, {"n": 1, "text": 'one "line"\nand \ufffd'})
+    (own_folder / "a b.txt").write_text('one "line"\nand \xe9', encoding="utf-8")
+    code, answer = command("call", ECHO, "echo", "-a", '{"n": 1}', "--text", "text=a b.txt")
+    assert (code, answer["value"]) == (0, {"n": 1, "text": 'one "line"\nand \xe9'})
 
 
 @pytest.mark.parametrize("given", ["text", "=a.txt", "text=", "text=missing.txt"])
 def test_a_file_that_cannot_be_an_argument_is_wrong_usage(command: Command, given: str) -> None:
     code, answer = command("call", ECHO, "echo", "--text", given)
     assert (code, answer["error"]["reason"]) == (2, "usage")
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (["-a", "-", "--text", "text=-"], "standard input is read once"),
+        (["--text", "a=-", "--text", "b=-"], "standard input is read once"),
+        (["-a", '{"text": "x"}', "--text", "text=a.txt"], "the argument 'text' is given twice"),
+        (["--text", "text=a.txt", "--text", "text=a.txt"], "the argument 'text' is given twice"),
+        (["--text", "text=latin.txt"], "latin.txt: is not UTF-8 (byte 4 is not)"),
+        (["-a", "@latin.txt"], "latin.txt: is not UTF-8 (byte 4 is not)"),
+        (["--text", "text=-"], "standard input: is not UTF-8 (byte 1 is not)"),
+    ],
+)
+def test_an_argument_that_is_given_twice_or_is_no_text_is_wrong_usage(
+    command: Command, own_folder: Path, monkeypatch: pytest.MonkeyPatch, line: list[str], words: str
+) -> None:
+    (own_folder / "a.txt").write_text("a")
+    (own_folder / "latin.txt").write_bytes(b"caf\xe9")
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"\xff")))
+    code, answer = command("call", ECHO, "echo", *line)
+    assert (code, answer["error"]["reason"]) == (2, "usage")
+    assert words in answer["error"]["message"]
 
 
 def test_a_call_of_a_file_without_a_tool_means_its_only_one_or_names_them(
