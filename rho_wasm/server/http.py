@@ -16,6 +16,7 @@ from mcp.server.transport_security import TransportSecuritySettings
 from rho_wasm.server.bodies import BoundedBodies
 from rho_wasm.server.connections import Connection, Connections, room_for
 from rho_wasm.server.door import FrontDoor, is_loopback
+from rho_wasm.server.outgoing import Unsent
 from rho_wasm.server.rare_log import few_lines
 from rho_wasm.server.server import McpServer
 from rho_wasm.server.session_desk import SessionDesk
@@ -52,7 +53,11 @@ class HttpLimits:
     request_s: float = 10.0
     """From being accepted, or from the first byte of a request, until it is let in. Then the connection is closed."""
     headers_bytes: int = 64 * 1024
-    """Of headers that have not come whole yet: 400."""
+    """Of headers that have not come whole yet: 400, as for more than 128 lines of them, or a body in tiny chunks."""
+    unsent_bytes: int = 128 * 1024 * 1024
+    """Of answers that clients have not taken yet, of all connections: the one that waits for longest is closed."""
+    unread_s: float = 30.0
+    """After which a connection is closed that takes nothing of its answer."""
     keep_alive_s: int = 75
     """How long a connection without a request stays open: longer than clients keep one to use it again."""
     close_s: int = 3
@@ -96,7 +101,8 @@ async def serve_http(
         desk = SessionDesk(sdk, path=PATH, sessions=bounds.sessions, idle_s=bounds.session_idle_s)
         app = BoundedBodies(desk, max_bytes=bounds.body_bytes, seconds=bounds.body_s)
         room = room_for(bounds.concurrency)
-        connections = Connections(room=room, strangers=bounds.strangers, request_s=bounds.request_s)
+        unsent = Unsent(most=bounds.unsent_bytes, seconds=bounds.unread_s)
+        connections = Connections(room=room, strangers=bounds.strangers, request_s=bounds.request_s, unsent=unsent)
         serving = _Uvicorn(
             uvicorn.Config(
                 FrontDoor(app, names=[*names, _in_url(host)], token=token),

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import select
 import socket
 from contextlib import ExitStack
+from typing import Any
 
 import anyio.to_thread
 import pytest
 
+from rho_wasm.results import Image, Ok
 from rho_wasm.server.connections import room_for
 from rho_wasm.server.http import HttpLimits
-from tests.helpers import echo
-from tests.server.serving import over_http, server_of
+from rho_wasm.tools import Tool
+from tests.helpers import OBJECT, echo
+from tests.server.serving import NEWEST, over_http, server_of
 from tests.server.test_http import TOKEN, posted
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
@@ -84,6 +89,83 @@ async def test_a_connection_that_rests_makes_room_for_the_next() -> None:
         with ExitStack() as stack:
             resting = [await anyio.to_thread.run_sync(used, stack, url) for _ in range(8)]
             assert await anyio.to_thread.run_sync(is_closed, resting[0])
+            assert (await posted(url)).status_code == 200
+
+
+def answer_of(connection: socket.socket) -> bytes:
+    """All that the server sends until it ends the connection, in order: no byte of it is lost."""
+    told = b""
+    while part := connection.recv(65_536):
+        told += part
+    return told
+
+
+async def test_who_is_refused_hears_it_while_sending_and_is_not_parsed_any_more() -> None:
+    head = b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+    def told(stack: ExitStack, url: str) -> list[bytes]:
+        token = b"\r\nAuthorization: Bearer " + TOKEN.encode()
+        tiny = b"1\r\n \r\n" * 50_000
+        strangers = opened(stack, url, head + (b"3e8\r\n" + b" " * 1_000 + b"\r\n") * 1_000)
+        guests = opened(stack, url, head.replace(b"\r\nTransfer", token + b"\r\nTransfer") + tiny)
+        lines = opened(stack, url, head[:-2] + b"a:\r\n" * 10_000 + b"\r\n")
+        return [answer_of(each) for each in (strangers, guests, lines)]
+
+    async with over_http(server_of(echo()), token=TOKEN) as url:
+        with ExitStack() as stack:
+            stranger, guest, lines = await anyio.to_thread.run_sync(told, stack, url)
+    assert stranger.startswith(b"HTTP/1.1 401")
+    assert b"connection: close" in stranger.lower()
+    assert stranger.count(b"HTTP/1.1") == 1
+    assert guest.startswith(b"HTTP/1.1 400")
+    assert b"too many chunks" in guest
+    assert lines.startswith(b"HTTP/1.1 400")
+
+
+async def test_a_body_in_honest_chunks_is_answered() -> None:
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "ping", "padding": "x" * 500_000}).encode()
+    chunks = b"".join(
+        b"%x\r\n%s\r\n" % (len(part), part) for part in (body[at : at + 1_000] for at in range(0, len(body), 1_000))
+    )
+    head = (
+        b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\n"
+        b"Accept: application/json, text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+    )
+
+    def told(stack: ExitStack, url: str) -> bytes:
+        return answer_of(opened(stack, url, head + chunks + b"0\r\n\r\n"))
+
+    async with over_http(server_of(echo())) as url:
+        with ExitStack() as stack:
+            # Read whole and parsed: the SDK itself has something to say of it.
+            assert b'"jsonrpc"' in await anyio.to_thread.run_sync(told, stack, url)
+
+
+def is_reset(connection: socket.socket) -> bool:
+    """Waits, and reads nothing, until the server resets it."""
+    polled = select.poll()
+    polled.register(connection, select.POLLERR)
+    return bool(polled.poll(20_000))
+
+
+@pytest.mark.parametrize("limits", [HttpLimits(unread_s=0.2), HttpLimits(unsent_bytes=1_000_000)])
+async def test_answers_that_nobody_reads_are_let_go(limits: HttpLimits) -> None:
+    async def picture(arguments: Any, context: Any) -> Ok:
+        return Ok("", images=(Image("image/png", b"\x89PNG\r\n\x1a\n" + bytes(8_000_000)),))
+
+    meta = {"io.modelcontextprotocol/protocolVersion": NEWEST, "io.modelcontextprotocol/clientCapabilities": {}}
+    call = {"name": "picture", "arguments": {}, "_meta": meta}
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}).encode()
+    head = (
+        f"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\nContent-Type: application/json\r\n"
+        f"Accept: application/json, text/event-stream\r\nMCP-Protocol-Version: {NEWEST}\r\n"
+        "Mcp-Method: tools/call\r\nMcp-Name: picture\r\n\r\n"
+    )
+    tool = Tool(name="picture", description="", input_schema=OBJECT, handler=picture)
+    async with over_http(server_of(tool, echo()), limits=limits) as url:
+        with ExitStack() as stack:
+            connection = await anyio.to_thread.run_sync(opened, stack, url, head.encode() + body)
+            assert await anyio.to_thread.run_sync(is_reset, connection)
             assert (await posted(url)).status_code == 200
 
 
