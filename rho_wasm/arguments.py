@@ -8,6 +8,7 @@ from typing import Any
 
 import anyio.to_thread
 
+from rho_wasm.arguments_error import arguments_error
 from rho_wasm.counting import ITEMS_AT_ONCE, items_of
 from rho_wasm.errors import NotPlain, PlainError, ToolError
 from rho_wasm.frozen import FrozenMap, thaw
@@ -18,7 +19,7 @@ from rho_wasm.plain import Copied, copied
 from rho_wasm.repair import TooMuch, repaired
 from rho_wasm.schema import ArgumentSchema
 from rho_wasm.tools import Tool
-from rho_wasm.untrusted import inert, type_name
+from rho_wasm.untrusted import type_name
 
 __all__ = ["Mended", "check_in_thread", "copied_arguments", "guests_copy", "mended_arguments"]
 
@@ -49,7 +50,7 @@ def copied_arguments(
             raise NotPlain("$", type_name(arguments), "arguments are a map with text keys")
         copy = copied(arguments, max_bytes=_BYTES, max_depth=_DEPTH, max_items=_ITEMS, in_order=in_order)
     except PlainError as error:
-        raise ToolError("invalid_arguments", tool=tool, detail=inert(str(error))) from None
+        raise arguments_error(error, tool=tool) from None
     problems = schema.problems_at_once(copy.value, size=(copy.items, copy.chars))
     if problems:
         raise _invalid(problems, tool)

@@ -132,7 +132,8 @@ class Malformed(PlainError):
 
 
 class TooLarge(PlainError):
-    """Plain data over a bound. ``what`` is the bound's name (``bytes``, ``depth``, ``items``)."""
+    """Plain data over a bound. ``what`` is the bound's name (``bytes``, ``depth``, ``items``), ``excess`` says
+    what there is too much of: "more than 100,000 items" (each key and each value is one)."""
 
     reason = "too_large"
 
@@ -140,7 +141,8 @@ class TooLarge(PlainError):
         self.what = what
         self.limit = limit
         self.value = value
-        super().__init__(f"too large: {what} " + (f"{value} is" if value is not None else "is") + f" over {limit}")
+        self.excess = f"a depth of more than {limit:,}" if what == "depth" else f"more than {limit:,} {what}"
+        super().__init__(f"too large: {self.excess}" + (f" ({value:,})" if value is not None else ""))
 
 
 class SchemaInvalid(RhoError, ValueError):

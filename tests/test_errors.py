@@ -45,8 +45,8 @@ CASES: list[tuple[RhoError, str, str]] = [
     (NotPlain("$.a", "set"), "not_plain", "$.a: set is not plain data: plain data is"),
     (Malformed("why", 3), "malformed", "not plain CBOR: why (at byte 3)"),
     (Malformed("why"), "malformed", "not plain CBOR: why"),
-    (TooLarge("bytes", 5, 6), "too_large", "too large: bytes 6 is over 5"),
-    (TooLarge("depth", 64), "too_large", "too large: depth is over 64"),
+    (TooLarge("bytes", 5, 6), "too_large", "too large: more than 5 bytes (6)"),
+    (TooLarge("depth", 64), "too_large", "too large: a depth of more than 64"),
     (SchemaInvalid("why"), "schema_invalid", "not a usable JSON Schema: why"),
     (
         ModuleRejected("loops", "d", limit=5, value=6, hint="h"),

@@ -219,7 +219,7 @@ async def test_arguments_that_do_not_fit_are_refused_with_a_text_that_a_model_ca
     runner = runner_of(echo("t", input_schema=SCHEMA), events=events)
     result = await runner.run(ToolCall(id="1", name="t", arguments=arguments))
     assert (result.kind, result.reason) == ("refused", "invalid_arguments")
-    assert result.text.startswith("t was not run (invalid_arguments): ")
+    assert result.text.startswith(("t was not run (invalid_arguments): ", "t was not run (invalid_arguments, "))
     assert "correct the arguments" in result.text
     assert (len(events.of(ToolRunning)), len(events.of(ToolFinished))) == (0, 1)
 

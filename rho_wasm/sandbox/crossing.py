@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from rho_wasm import envelope, plain
+from rho_wasm.arguments_error import arguments_error
 from rho_wasm.counting import ITEMS_AT_ONCE
-from rho_wasm.errors import PlainError, TooLarge, ToolError
+from rho_wasm.errors import PlainError, ToolError
 from rho_wasm.limits import Limits
 from rho_wasm.results import HandlerResult
 from rho_wasm.sandbox.faults import CallFailed
@@ -23,7 +24,6 @@ _TEXT = frozenset({str})
 _DETAIL_CHARS = 2_000
 _FOR_WANT_OF = frozenset({"trapped", "handler_raised", "handler_exit"})
 """How a guest may end that was not given what it asked for."""
-_REQUEST_BOUNDS = {"bytes": "request_bytes", "depth": "depth", "items": "items"}
 
 
 def encode_at_once(request: Mapping[str, Any], *, limits: Limits, copied: plain.Copied | None = None) -> bytes | None:
@@ -98,8 +98,7 @@ def as_tool_error(error: Exception, *, tool: str, memory_refused: bool) -> ToolE
     if isinstance(error, envelope.BadAnswer):
         return ToolError("bad_answer", tool=tool, detail=error.detail, limit=error.limit, value=error.value)
     if isinstance(error, PlainError):
-        limit, value = (_REQUEST_BOUNDS[error.what], error.limit) if isinstance(error, TooLarge) else (None, None)
-        return ToolError("invalid_arguments", tool=tool, detail=str(error), limit=limit, value=value)
+        return arguments_error(error, tool=tool)
     # A capability of the host's, or a bug of ours.
     detail = f"a host function raised {type_name(error)}"
     return ToolError("capability_fault", tool=tool, detail=detail, cause=error)

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from rho_wasm import envelope, plain
+from rho_wasm.errors import PlainError
 from rho_wasm.limits import Limits
-from rho_wasm.sandbox.crossing import encode, encode_at_once
+from rho_wasm.sandbox.crossing import as_tool_error, encode, encode_at_once
 
 
 @pytest.mark.parametrize(
@@ -92,3 +93,11 @@ def test_an_id_without_utf8_is_left_to_the_other_way(key: str, in_order: bool | 
     copied = None if in_order is None else plain.copied({"a": 1}, in_order=in_order)
     request = envelope.request("t", {"a": 1} if copied is None else copied.value, context={key: "\ud800"})
     assert encode_at_once(request, limits=Limits(), copied=copied) is None
+
+
+def test_a_request_over_a_bound_of_its_tool_names_the_arguments_and_the_bound() -> None:
+    with pytest.raises(PlainError) as caught:
+        encode(envelope.request("t", {"a": [0] * 100}, context={}), limits=Limits(items=50))
+    error = as_tool_error(caught.value, tool="t", memory_refused=False)
+    assert (error.reason, error.limit, error.value) == ("invalid_arguments", "items", 50)
+    assert error.detail == "the arguments have more than 50 items (Limits.items): give less at once"
