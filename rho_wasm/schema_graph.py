@@ -26,6 +26,9 @@ _APPLIED: Final = (
     | {"anyOf": "branches", "oneOf": "branches", "patternProperties": "values", "propertyNames": "keys"}
 )
 """What of a value a keyword applies its schemas to; every other one to the value itself."""
+_SAME_VALUE: Final = frozenset(
+    ("$ref", "allOf", "anyOf", "dependencies", "dependentSchemas", "else", "if", "not", "oneOf", "then")
+)
 
 # Draft 4 lets a plain ``id`` move what a reference means, so a graph of it cannot be trusted.
 _DRAFTS: Final = (
@@ -42,6 +45,8 @@ _MAX_PATTERN_CHARS: Final = 1_000
 _MAX_PATTERNS: Final = 200
 _MAX_WEIGHT: Final = 10_000
 _MAX_CHAIN: Final = 128
+_MAX_UNEVALUATED: Final = 2_000  # Compiling one of them takes some 10 µs.
+_TOO_LONG: Final = f"its references lead more than {_MAX_CHAIN} schemas deep"
 _INDEX: Final = re.compile(r"0|[1-9][0-9]{0,8}")
 # What RFC 3986 lets stand in a fragment, but for ``%``: a validator decodes ``d%31`` to ``d1``, so whoever takes it as
 # it stands looks at another definition.
@@ -78,8 +83,10 @@ class SchemaGraph:
         self._check(schema, 0)
         self._known: dict[int, CostNode] = {}
         self._inside: set[int] = set()
+        self._same_value: dict[CostNode, list[CostNode]] = {}
         self.recursive = False
         self.node = self._node(schema)
+        self._check_same_value()
         self._weigh(self.node, {}, set())
 
     def _check(self, node: Any, depth: int) -> None:
@@ -142,15 +149,19 @@ class SchemaGraph:
             node.assertions = int(schema is False)
             return node
         if len(self._inside) > _MAX_CHAIN:
-            raise SchemaInvalid(f"its references lead more than {_MAX_CHAIN} schemas deep")
+            raise SchemaInvalid(_TOO_LONG)
         node.read(schema)
         self._inside.add(key)
+        same_value = self._same_value[node] = []
         for keyword, value in schema.items():
             if keyword == "properties" and isinstance(value, Mapping):
                 node.properties = {name: self._node(target) for name, target in value.items()}
             else:
                 children: list[CostNode] = getattr(node, _APPLIED.get(keyword, "here"))
-                children.extend(self._node(target) for target in self._targets(keyword, value))
+                found = [self._node(target) for target in self._targets(keyword, value)]
+                children.extend(found)
+                if keyword in _SAME_VALUE:
+                    same_value.extend(found)
         self._inside.discard(key)
         return node
 
@@ -167,10 +178,41 @@ class SchemaGraph:
         elif isinstance(value, (list, tuple)):
             yield from value
 
+    def _check_same_value(self) -> None:
+        """Of what stands for one value: that it ends, and that what is ``unevaluated`` is known after a look or two.
+
+        The validator goes every way through a circle, up to n! of n schemas: with ``oneOf`` for each value, with
+        ``unevaluatedProperties`` when it is compiled.
+        """
+        unfolded: dict[CostNode, int] = {}
+        for node in self._same_value:
+            self._unfold(node, unfolded, set())
+        if sum(number for node, number in unfolded.items() if node.factor > 1) > _MAX_UNEVALUATED:
+            raise SchemaInvalid(
+                f"its unevaluatedProperties and unevaluatedItems look at more than {_MAX_UNEVALUATED} schemas and "
+                "keys: use additionalProperties, or fewer references"
+            )
+
+    def _unfold(self, node: CostNode, known: dict[CostNode, int], inside: set[CostNode]) -> int:
+        if node in inside:
+            raise SchemaInvalid(
+                "a $ref leads back to where it stands: what is checked again must be a key or an element of the value"
+            )
+        if node not in known:
+            if len(inside) > _MAX_CHAIN:
+                raise SchemaInvalid(_TOO_LONG)
+            inside.add(node)
+            below = (self._unfold(child, known, inside) for child in self._same_value.get(node, ()))
+            known[node] = 1 + len(node.properties) + len(node.values) + sum(below)
+            inside.discard(node)
+        return known[node]
+
     def _weigh(self, node: CostNode, known: dict[CostNode, int], inside: set[CostNode]) -> int:
         if node in inside:
             return 1
         if node not in known:
+            if len(inside) > _MAX_CHAIN:
+                raise SchemaInvalid(_TOO_LONG)
             inside.add(node)
             known[node] = 1 + sum(self._weigh(child, known, inside) for child in node.children())
             inside.discard(node)

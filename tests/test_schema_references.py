@@ -80,6 +80,46 @@ def test_what_is_no_pointer_into_the_schema_leads_outside(reference: str) -> Non
         ArgumentSchema({"$defs": {"a": {"$anchor": "a"}}, "properties": {"x": {"$ref": reference}}})
 
 
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$ref": "#"},
+        {"allOf": [{"$ref": "#"}]},
+        {"not": {"not": {"$ref": "#"}}},
+        {"properties": {"x": {"$ref": "#/$defs/a"}}, "$defs": {"a": {"if": {"$ref": "#/$defs/a"}}}},
+        {"dependentSchemas": {"a": {"$ref": "#"}}},
+    ],
+)
+def test_a_schema_that_stands_for_itself_is_refused(schema: dict[str, Any]) -> None:
+    with pytest.raises(SchemaInvalid, match="leads back to where it stands"):
+        ArgumentSchema(schema)
+
+
+@pytest.mark.parametrize("keyword", ["allOf", "oneOf"])
+def test_definitions_that_all_name_each_other_are_not_gone_through_in_every_order(keyword: str) -> None:
+    everyone = [{"$ref": f"#/$defs/d{n}"} for n in range(12)]
+    definitions = {f"d{n}": {keyword: everyone, "unevaluatedProperties": False} for n in range(12)}
+    with pytest.raises(SchemaInvalid, match="leads back"):
+        ArgumentSchema({"$defs": definitions, "$ref": "#/$defs/d0"})
+
+
+def test_what_unevaluated_keys_have_to_look_at_is_bounded() -> None:
+    definitions: dict[str, Any] = {"d8": {"properties": {"a": {}}}}
+    for n in range(8):
+        twice = [{"$ref": f"#/$defs/d{n + 1}"}] * 2
+        definitions[f"d{n}"] = {"allOf": twice, "unevaluatedProperties": False}
+    with pytest.raises(SchemaInvalid, match="unevaluatedProperties"):
+        ArgumentSchema({"$defs": definitions, "$ref": "#/$defs/d0"})
+    assert ArgumentSchema({"$defs": definitions, "$ref": "#/$defs/d4"}).problems({"a": 1}) == ()
+
+
+def test_a_long_chain_is_refused_in_whatever_order_it_is_met() -> None:
+    chain = {f"d{n}": {"allOf": [{"$ref": f"#/$defs/d{n + 1}"}]} for n in range(300)} | {"d300": {}}
+    last_first = {f"p{n}": {"$ref": f"#/$defs/d{n}"} for n in range(300, -1, -20)}
+    with pytest.raises(SchemaInvalid, match="128 schemas deep"):
+        ArgumentSchema({"$defs": chain, "properties": last_first, "allOf": [{"$ref": "#/$defs/d0"}]})
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.sets(_STEPS, min_size=1, max_size=6), _STEPS, st.sampled_from(["$defs", "allOf", "%24defs"]), st.data())
 def test_a_reference_leads_to_what_the_validator_takes_it_for(
