@@ -27,7 +27,7 @@ class _Fault:
 
 class _Calls:
     def __init__(self) -> None:
-        self.fuel: deque[int] = deque(maxlen=_CALLS)
+        self.fuel: deque[tuple[str | None, int]] = deque(maxlen=_CALLS)
         self.faults: deque[_Fault] = deque(maxlen=_FAULTS)
         self.finished = 0
 
@@ -56,16 +56,19 @@ class RecentCalls:
         return tool in self._by_tool
 
     def of(self, tool: str, session_id: str | None) -> dict[str, Any]:
-        """Fuel of the latest calls, and their latest faults. What a fault said is told to the session it happened in:
-        it may hold what somebody asked."""
+        """How many calls there were; fuel and faults of the latest ones as far as they are this session's.
+
+        What a fault said may hold what somebody asked, and how much a call burnt may follow from it.
+        """
         calls = self._by_tool.get(tool)
         if calls is None:
             return {"calls": 0}
         told: dict[str, Any] = {"calls": calls.finished}
         # Copies: calls end meanwhile.
-        if fuel := tuple(calls.fuel):
+        every, ended = tuple(calls.fuel), tuple(calls.faults)
+        if fuel := [burnt for whose, burnt in every if whose == session_id]:
             told["fuel"] = {"last": fuel[-1], "most": max(fuel), "of_calls": len(fuel)}
-        faults = [each for each in reversed(tuple(calls.faults)) if each.session_id == session_id]
+        faults = [each for each in reversed(ended) if each.session_id == session_id]
         if faults:
             told["faults"] = [
                 {
@@ -89,7 +92,7 @@ class RecentCalls:
             return
         calls.finished += 1
         if result.fuel_used is not None:
-            calls.fuel.append(result.fuel_used)
+            calls.fuel.append((event.session_id, result.fuel_used))
         if result.kind == "crashed":
             frames = tuple(inert(frame, limit=200) for frame in result.backtrace[:_FRAMES])
             text = inert(result.text, limit=_TEXT_CHARS)

@@ -10,7 +10,7 @@ import anyio.to_thread
 
 from rho_wasm.calls import ToolContext
 from rho_wasm.dynamic.generation import Candidate
-from rho_wasm.dynamic.strikes import Strike
+from rho_wasm.dynamic.strikes import Strike, bounded_id
 from rho_wasm.errors import RhoError
 from rho_wasm.results import Failed, Ok
 from rho_wasm.tools import Tool
@@ -26,7 +26,8 @@ _LINE_CHARS = 300
 
 
 def tool_status(bench: Bench) -> Tool:
-    """The tool. It tells a session of its own calls, and of everybody's only numbers, reasons and function names."""
+    """The tool. It tells a session of its own calls, and of others' only how many they were, and when and why they
+    struck: in a backtrace, or in its fuel, a tool can hold whatever it was asked."""
 
     async def status(arguments: Mapping[str, Any], context: ToolContext) -> Ok | Failed:
         bench.hear(context)
@@ -41,7 +42,8 @@ def tool_status(bench: Bench) -> Tool:
         name="tool_status",
         description=(
             "Tells which tools that were written are live, your open candidates and what they wait for; with name, of "
-            "one tool: its version, strikes, last faults with their backtrace, quarantine, and the fuel of its calls."
+            "one tool: its version, strikes, quarantine, and of your own calls the fuel, and the last faults with "
+            "their backtrace."
         ),
         input_schema=schemas.arguments({"name": schemas.TOOL_NAME}),
         read_only=True,
@@ -102,23 +104,15 @@ def _one(bench: Bench, name: str, context: ToolContext) -> dict[str, Any]:
     told["may_change"] = foreign.problem(name) is None
     told |= bench.recent.of(name, context.session_id)
     every = bench.store.strikes(name, limit=100)
+    own = [each for each in every if _is_own(each, context.session_id)]
     for fault in told.get("faults", ()):
-        fault["strike"] = _counted(bench, fault, every)
+        fault["strike"] = _counted(bench, fault, own)
     strikes = [each for each in every if not each.pardoned]
     told["strikes"] = {
         "count": len(strikes),
         "limit": bench.policy.strikes.limit,
         "window_s": bench.policy.strikes.window_s,
-        "latest": [
-            {
-                "reason": each.reason,
-                "generation": each.generation,
-                "artifact": each.version.artifact,
-                "at": each.at,
-                "backtrace": [inert(frame, limit=_LINE_CHARS) for frame in each.backtrace[:_FRAMES]],
-            }
-            for each in strikes[:_STRIKES]
-        ],
+        "latest": [_strike(each, own=_is_own(each, context.session_id)) for each in strikes[:_STRIKES]],
     }
     held = [each for each in bench.store.quarantines(name) if each.active]
     if held:
@@ -127,6 +121,23 @@ def _one(bench: Bench, name: str, context: ToolContext) -> dict[str, Any]:
             for each in held[-4:]
         ]
         told["next"] = "mend the source (read_tool shows it) and write it again; a person can pardon the version"
+    return told
+
+
+def _is_own(strike: Strike, session_id: str | None) -> bool:
+    """Whether it struck in a call of that session; an id that was shortened when it was written names none."""
+    return strike.call.session_id == session_id == bounded_id(session_id)
+
+
+def _strike(strike: Strike, *, own: bool) -> dict[str, Any]:
+    told = {
+        "reason": strike.reason,
+        "generation": strike.generation,
+        "artifact": strike.version.artifact,
+        "at": strike.at,
+    }
+    if own:
+        told["backtrace"] = [inert(frame, limit=_LINE_CHARS) for frame in strike.backtrace[:_FRAMES]]
     return told
 
 

@@ -28,13 +28,29 @@ async def test_a_tool_that_crashes_is_told_with_its_strikes_faults_and_fuel() ->
         assert told["faults"][0]["reason"] == "trapped"
         assert "fragile crashed" in told["faults"][0]["text"]
         assert told["strikes"]["latest"][0]["backtrace"]
-        assert "faults" not in await other.done("tool_status", name="fragile")
-        assert (await other.done("tool_status", name="good"))["fuel"]["last"] > 0
+        assert (await session.done("tool_status", name="good"))["fuel"]["last"] > 0
         await session("fragile")
         told = await session.done("tool_status", name="fragile")
         assert not told["live"]
         assert told["quarantine"][0]["reasons"] == ["trapped"] * 3
         assert (await session.done("tool_status"))["quarantined"] == ["fragile"]
+
+
+async def test_what_others_asked_shows_in_no_backtrace_and_in_no_fuel() -> None:
+    async with opened() as host:
+        author, other = Session(host), Session(host, "other")
+        await switched(host, guest("fragile", body="unreachable"), guest("good"), author=MINE)
+        await other("fragile")
+        assert (await other("good")).ok
+        told = await author.done("tool_status", name="fragile")
+        assert (told["calls"], told["strikes"]["count"]) == (1, 1)
+        assert sorted(told["strikes"]["latest"][0]) == ["artifact", "at", "generation", "reason"]
+        assert "fuel" not in told
+        assert "faults" not in told
+        assert "fuel" not in await author.done("tool_status", name="good")
+        told = await other.done("tool_status", name="fragile")
+        assert told["strikes"]["latest"][0]["backtrace"] == told["faults"][0]["backtrace"]
+        assert told["fuel"]["of_calls"] == 1
 
 
 @pytest.mark.slow
