@@ -24,6 +24,7 @@ from rho_wasm.cli.demo_screen import Screen
 from rho_wasm.cli.options import JsonOption, read_bytes
 from rho_wasm.cli.output import FAULT, WORKED, Output, UsageProblem
 from rho_wasm.cli.results import summary
+from rho_wasm.cli.which_store import next_command
 from rho_wasm.dynamic.artifact import Artifact
 from rho_wasm.dynamic.generation import Generation
 from rho_wasm.errors import GateRejected, ModuleRejected
@@ -229,7 +230,7 @@ def demo(
     if not good:
         output.say("This was not what the titles say. Please report it with the text above.", style="bold red")
     if store is not None:
-        output.say(f"The store is kept: rho-wasm generations --store {store}", style="dim")
+        output.say(f"The store is kept: {next_command('generations', store=store)}", style="dim")
     return WORKED if good else FAULT
 
 

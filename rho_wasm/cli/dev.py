@@ -14,7 +14,6 @@ import anyio
 import anyio.to_thread
 import typer
 
-from rho_wasm.cli.modules import DEFAULT_STORE
 from rho_wasm.cli.options import (
     JsonOption,
     PolicyOption,
@@ -28,9 +27,10 @@ from rho_wasm.cli.output import Output, UsageProblem
 from rho_wasm.cli.progress import build_progress
 from rho_wasm.cli.results import show_result
 from rho_wasm.cli.signals import until_signal
-from rho_wasm.cli.store import author_name, next_command
+from rho_wasm.cli.store import author_name
 from rho_wasm.cli.uncounted import uncounted_calls
 from rho_wasm.cli.watching import changes
+from rho_wasm.cli.which_store import DEFAULT_STORE, next_command
 from rho_wasm.dynamic.artifact import Artifact
 from rho_wasm.dynamic.generation import Generation
 from rho_wasm.errors import BuildError, GateRejected, RhoError, UnknownGeneration

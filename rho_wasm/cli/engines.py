@@ -10,10 +10,10 @@ from typing import Annotated, Any
 import anyio
 import typer
 
-from rho_wasm.cli.modules import DEFAULT_STORE
 from rho_wasm.cli.options import JsonOption
 from rho_wasm.cli.output import REFUSED, WORKED, Output, UsageProblem
 from rho_wasm.cli.progress import engine_progress
+from rho_wasm.cli.which_store import DEFAULT_STORE
 from rho_wasm.dynamic.store import Store
 from rho_wasm.errors import BuildError
 from rho_wasm.toolchains.engines import EngineShelf, EngineSpec, Installed, engine_specs

@@ -8,8 +8,8 @@ from typing import TypeVar
 
 import anyio
 
-from rho_wasm.cli.modules import existing_store
 from rho_wasm.cli.options import policy_of
+from rho_wasm.cli.which_store import existing_store
 from rho_wasm.host import Host
 
 __all__ = ["with_host"]

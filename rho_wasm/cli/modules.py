@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import errno
-import os
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -29,6 +29,7 @@ from rho_wasm.cli.output import Output, UsageProblem
 from rho_wasm.cli.policy_advice import given_elsewhere
 from rho_wasm.cli.progress import build_progress
 from rho_wasm.cli.results import show_result
+from rho_wasm.cli.which_store import DEFAULT_STORE, existing_store, next_command
 from rho_wasm.dynamic.artifact import Artifact
 from rho_wasm.dynamic.strikes import Quarantine
 from rho_wasm.errors import Corrupt, StoreError
@@ -43,7 +44,6 @@ from rho_wasm.toolchains.project import folder_name
 
 __all__ = ["add_to"]
 
-DEFAULT_STORE = Path(".rho")
 _MAGIC = b"\0asm"
 
 
@@ -256,11 +256,18 @@ def call(
         elif isinstance(event, GenerationSwitched):
             output.aside(f"generation {event.number} is live", style="cyan")
     if result.reason == "not_found" and withdrawn:
-        reasons = ", ".join(dict.fromkeys(reason for held in withdrawn for reason in held.reasons))
-        output.aside(
-            f"{first} is quarantined ({reasons}): rho-wasm pardon {first}, then roll back to it", style="yellow"
-        )
+        _show_withdrawn(output, first, withdrawn, store=store, policy=policy)
     return code
+
+
+def _show_withdrawn(
+    output: Output, tool: str, withdrawn: Sequence[Quarantine], *, store: Path, policy: Path | None
+) -> None:
+    reasons = ", ".join(dict.fromkeys(reason for held in withdrawn for reason in held.reasons))
+    output.aside(f"{tool} is quarantined ({reasons}); pardon it, then roll back to it:", style="yellow")
+    output.aside(next_command("pardon", tool, store=store, policy=policy))
+    latest = max(withdrawn, key=lambda held: held.at)
+    output.aside(next_command("rollback", latest.generation, store=store, policy=policy))
 
 
 def _tool_of(artifact: Artifact, file: str, name: str | None) -> str:
@@ -281,12 +288,6 @@ def _granted_elsewhere(host: Host, tool: str) -> list[str]:
     """What the live ``tool`` may ask for that only the operator's program can answer."""
     version = host.source.live().tools.get(tool)
     return [] if version is None else given_elsewhere(host.policy, tool, version.grants)
-
-
-def existing_store(path: Path) -> None:
-    """Raises :class:`UsageProblem` where a verb that only reads would make a new, empty store by mistake."""
-    if not os.path.lexists(path):
-        raise UsageProblem(f"there is no store at {path}: stage something first, or say --store")
 
 
 def add_to(app: typer.Typer) -> None:

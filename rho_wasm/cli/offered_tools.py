@@ -13,8 +13,8 @@ from rho_wasm.adapters.anthropic import tools_to_anthropic
 from rho_wasm.adapters.mcp import tool_to_mcp
 from rho_wasm.adapters.openai import tools_to_openai
 from rho_wasm.cli.hosts import with_host
-from rho_wasm.cli.modules import DEFAULT_STORE
 from rho_wasm.cli.output import Output
+from rho_wasm.cli.which_store import DEFAULT_STORE
 from rho_wasm.host import Host
 from rho_wasm.portable import unportable
 from rho_wasm.registry import ToolRegistry

@@ -170,8 +170,11 @@ class Output:
         for line in capture.get().splitlines():
             self.console.print(Text(line.rstrip()))
 
-    def error(self, error: BaseException) -> int:
-        """Prints ``error`` (never a traceback, unless ``RHO_WASM_DEBUG`` is set) and answers the exit code."""
+    def error(self, error: BaseException, *, steps: Sequence[str] = ()) -> int:
+        """Prints ``error`` (never a traceback, unless ``RHO_WASM_DEBUG`` is set) and answers the exit code.
+
+        ``steps`` are commands that go on from there: with ``--json`` they are ``next`` beside the error.
+        """
         if os.environ.get("RHO_WASM_DEBUG"):
             self.errors.print_exception()
         code = exit_code(error)
@@ -183,10 +186,12 @@ class Output:
             told = {"type": type(error).__name__, "reason": "internal", "message": f"{error} (set RHO_WASM_DEBUG=1)"}
         try:
             if self.as_json:
-                self.object({"error": told})
+                self.object({"error": told} | ({"next": list(steps)} if steps else {}))
                 sys.stdout.flush()
             else:
                 self.errors.print(Text(f"rho-wasm: {inert(told['message'], newlines=True)}", style="red"))
+                for step in steps:
+                    self.aside(step)
         except OSError as broken:
             # Standard output is full or gone, and perhaps that was the error. The exit code still says so.
             with suppress(OSError):

@@ -10,10 +10,10 @@ import typer
 
 from rho_wasm.builtin import builtin_tools
 from rho_wasm.capability_names import misnamed
-from rho_wasm.cli.modules import existing_store
 from rho_wasm.cli.options import CapabilityOption, JsonOption, PolicyOption, own_capabilities, policy_of
 from rho_wasm.cli.output import REFUSED, USAGE, WORKED, Output
 from rho_wasm.cli.policy_advice import Advice, advice, advice_here, missing_here, not_shipped
+from rho_wasm.cli.which_store import existing_store
 from rho_wasm.dynamic.generation import ToolVersion
 from rho_wasm.dynamic.granting import bounds_text, effective_bounds, grants_to_stage
 from rho_wasm.dynamic.store import Store

@@ -10,14 +10,15 @@ from typing import Annotated, Any
 import typer
 
 from rho_wasm.cli.hosts import with_host
-from rho_wasm.cli.modules import DEFAULT_STORE, existing_store
 from rho_wasm.cli.options import JsonOption, PolicyOption, StoreOption, artifact_of
 from rho_wasm.cli.output import FAILED, WORKED, Output, UsageProblem, utc
+from rho_wasm.cli.which_store import DEFAULT_STORE, existing_store, next_command
 from rho_wasm.dynamic.artifact import Artifact
 from rho_wasm.dynamic.recording import RecordingRow, plain_json
 from rho_wasm.dynamic.replay import Replay
 from rho_wasm.dynamic.replay_report import ReplayReport
 from rho_wasm.dynamic.store import Store
+from rho_wasm.errors import Corrupt
 from rho_wasm.host import Host
 from rho_wasm.untrusted import inert
 
@@ -75,9 +76,12 @@ def show(
     output = Output(as_json=as_json)
     existing_store(store)
     with Store.open(store, read_only=True) as opened:
-        recording = opened.recordings.get(id)
+        try:
+            recording = opened.recordings.get(id)
+        except Corrupt as damaged:
+            return output.error(damaged, steps=[next_command("recordings drop", id, store=store)])
     if recording is None:
-        raise _unknown([id])
+        raise _unknown([id], store)
     told = recording.as_json()
     output.object(told)
     version = f"{recording.tool} {recording.artifact[:12]}, generation {recording.generation}, {utc(recording.at)} UTC"
@@ -118,13 +122,15 @@ def replay(
     output = Output(as_json=as_json)
 
     async def job(host: Host) -> tuple[tuple[ReplayReport, ...], dict[str, int]]:
-        rows = _rows(host.store, ids or (), tool)
+        rows = _rows(host.store, ids or (), tool, where=store)
         return await host.source.replay(rows, against=await _target(against)), host.store.recordings.counts()
 
     reports, counts = with_host(store, policy, job)
     output.object({"reports": [report.as_json() for report in reports]})
     for report in reports:
         show_report(output, report)
+        if report.broken:
+            output.say(next_command("recordings show", report.broken[0].id, store=store), style="dim")
     if not reports:
         output.say(_nothing(tool, counts), style="dim")
     unknown = not reports and tool is not None
@@ -146,7 +152,7 @@ def drop(
     with Store.open(store) as opened:
         known = {row.id for row in opened.recordings.find(ids or ())}
         if unknown := [id for id in ids or () if id not in known]:
-            raise _unknown(unknown)
+            raise _unknown(unknown, store)
         counts = opened.recordings.counts()
         gone = opened.recordings.drop(ids or (), tool=tool)
     output.object({"dropped": gone})
@@ -242,13 +248,13 @@ def _nothing(tool: str | None, counts: Mapping[str, int]) -> str:
     return f"nothing is recorded of {tool}; there are calls of {shown}{more}"
 
 
-def _rows(store: Store, ids: Sequence[int], tool: str | None) -> tuple[RecordingRow, ...]:
+def _rows(store: Store, ids: Sequence[int], tool: str | None, *, where: Path) -> tuple[RecordingRow, ...]:
     if not ids:
         return store.recordings.rows(tool, limit=-1)
     rows = store.recordings.find(ids)
     known = {row.id for row in rows}
     if unknown := [id for id in ids if id not in known]:
-        raise _unknown(unknown)
+        raise _unknown(unknown, where)
     return tuple(row for row in rows if tool is None or row.tool == tool)
 
 
@@ -260,8 +266,9 @@ async def _target(against: str | None) -> int | Artifact | None:
     return await artifact_of(Path(against))
 
 
-def _unknown(ids: Sequence[int]) -> UsageProblem:
-    return UsageProblem(f"no such recording: {', '.join(map(str, ids))}; rho-wasm recordings list has those there are")
+def _unknown(ids: Sequence[int], store: Path) -> UsageProblem:
+    step = next_command("recordings list", store=store)
+    return UsageProblem(f"no such recording: {', '.join(map(str, ids))}; {step} has those there are")
 
 
 def add_to(app: typer.Typer) -> None:

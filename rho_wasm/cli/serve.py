@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Annotated
 import anyio
 import typer
 
-from rho_wasm.cli.modules import DEFAULT_STORE
 from rho_wasm.cli.options import JsonOption, PolicyOption, StoreOption, policy_of, read_bytes
 from rho_wasm.cli.output import Output, UsageProblem
 from rho_wasm.cli.signals import until_signal
+from rho_wasm.cli.which_store import DEFAULT_STORE
 from rho_wasm.errors import RhoError
 from rho_wasm.events import Event, GenerationSwitched, SourceFailed, ToolQuarantined
 from rho_wasm.host import Host

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import getpass
-import os
-import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -14,7 +12,6 @@ import typer
 
 from rho_wasm.cli.declared_tools import misnamed_capabilities
 from rho_wasm.cli.hosts import with_host
-from rho_wasm.cli.modules import DEFAULT_STORE, existing_store
 from rho_wasm.cli.offered_tools import FormatOption, offered_tools, print_offered
 from rho_wasm.cli.options import (
     JsonOption,
@@ -29,27 +26,18 @@ from rho_wasm.cli.output import FAULT, REFUSED, Output, UsageProblem, utc
 from rho_wasm.cli.policy_advice import given_elsewhere, not_shipped
 from rho_wasm.cli.progress import build_progress
 from rho_wasm.cli.review import show_review
+from rho_wasm.cli.which_store import DEFAULT_STORE, existing_store, next_command
 from rho_wasm.dynamic.artifact import Artifact
 from rho_wasm.dynamic.generation import Generation
 from rho_wasm.dynamic.review import Review
 from rho_wasm.dynamic.store import Store
-from rho_wasm.errors import UnknownGeneration
+from rho_wasm.errors import GateRejected, UnknownGeneration
 from rho_wasm.host import Host
 from rho_wasm.policy import Policy
 
-__all__ = ["add_to", "author_name", "next_command"]
+__all__ = ["add_to", "author_name"]
 
 _STYLES = {"live": "bold green", "candidate": "cyan", "rejected": "red", "rolled_back": "yellow", "superseded": "dim"}
-
-
-def next_command(verb: str, of: int | str, *, store: Path, policy: Path | None = None) -> str:
-    """What to type next ``of`` a generation or a tool, with the options that this command was given itself."""
-    words = ["rho-wasm", *verb.split(), str(of)]
-    if store != DEFAULT_STORE and str(store) != os.environ.get("RHO_WASM_STORE"):
-        words += ["--store", str(store)]
-    if policy is not None and str(policy) != os.environ.get("RHO_WASM_POLICY"):
-        words += ["--policy", str(policy)]
-    return shlex.join(words)
 
 
 def author_name() -> str:
@@ -136,7 +124,8 @@ def tools(
     for held in told["quarantined"]:
         reasons = ", ".join(dict.fromkeys(held["reasons"]))
         version = f"{held['tool']} {held['artifact'][:12]}"
-        output.say(f"quarantined: {version}: {reasons}; rho-wasm pardon {held['tool']}", style="red")
+        step = next_command("pardon", held["tool"], store=store, policy=policy)
+        output.say(f"quarantined: {version}: {reasons}; {step}", style="red")
     return FAULT if told["damaged"] else 0
 
 
@@ -211,7 +200,11 @@ def activate(
         ]
         return live, host.source.damaged(), replayed
 
-    live, damaged, replayed = with_host(store, policy, job)
+    try:
+        live, damaged, replayed = with_host(store, policy, job)
+    except GateRejected as rejected:
+        of, verbs = rejected.candidate, _verbs_after(rejected)
+        return output.error(rejected, steps=[next_command(verb, of, store=store, policy=policy) for verb in verbs])
     if live.number != number:
         output.say(
             f"another generation went live since {number} was staged: its changes were made to {live.parent}, "
@@ -224,6 +217,13 @@ def activate(
     if replayed:
         output.say(next_command("recordings replay --against", live.number, store=store, policy=policy), style="dim")
     return code
+
+
+def _verbs_after(rejected: GateRejected) -> tuple[str, ...]:
+    """What an operator does next about a candidate that a gate did not let through."""
+    if rejected.waiting:
+        return ("approve", "activate") if rejected.gate == "approval" else ("activate",)
+    return ("recordings replay --against",) if rejected.gate == "replay" else ()
 
 
 def rollback(

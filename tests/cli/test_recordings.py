@@ -131,8 +131,9 @@ def test_a_replay_that_crashes_where_the_call_answered_exits_with_1(
     assert (code, report["broken"], report["same"]) == (1, 1, 1)
     assert [(each["id"], each["reason"]) for each in report["replays"] if each["broke"]] == [(2, "trapped")]
     assert command("recordings", "replay", "1", "--against", path)[0] == 0
-    code, text = told("recordings", "replay", "2", "--against", path)
+    code, text = told("recordings", "replay", "2", "--against", path, "--store", "../" + recorded.name + "/.rho")
     assert code == 1
+    assert text.endswith(f"\nrho-wasm recordings show 2 --store ../{recorded.name}/.rho\n")
     assert "recording 2: ok -> trapped" in text
     assert '+ "crashed": "trapped"' in text
 
@@ -185,8 +186,10 @@ def test_recordings_are_dropped_by_number_or_by_tool(recorded: Path, command: Co
 )
 @pytest.mark.slow
 def test_what_is_not_there_is_wrong_usage(recorded: Path, command: Command, words: tuple[str, ...]) -> None:
-    code, found = command("recordings", *words)
+    code, found = command("recordings", *words, "--store", str(recorded / ".rho"))
     assert (code, found["error"]["reason"]) == (2, "usage")
+    if "9" in words:
+        assert f"; rho-wasm recordings list --store {recorded / '.rho'} has those" in found["error"]["message"]
 
 
 def test_a_policy_whose_gate_has_no_recordings_is_warned_of(own_folder: Path, command: Command) -> None:

@@ -56,6 +56,36 @@ def test_what_to_type_next_has_the_options_that_were_given(
     assert command("stage", ECHO)[1]["next"] == ["rho-wasm activate 1"]
 
 
+def test_a_gate_that_waits_and_a_quarantine_say_what_to_type_in_the_same_store(
+    command: Command, told: Callable[..., tuple[int, str]], own_folder: Path
+) -> None:
+    (own_folder / "policy.toml").write_text(APPROVAL + "[strikes]\nlimit = 1\n")
+    given = ["--store", "my store", "--policy", "policy.toml"]
+    options = "--store 'my store' --policy policy.toml"
+    command("stage", TRAP, *given)
+    code, answer = command("activate", "1", *given)
+    assert (code, answer["next"]) == (3, [f"rho-wasm approve 1 {options}", f"rho-wasm activate 1 {options}"])
+    assert told("activate", "1", *given)[1].endswith(f"\nrho-wasm approve 1 {options}\nrho-wasm activate 1 {options}\n")
+    command("approve", "1", "--yes", *given)
+    command("activate", "1", *given)
+    command("call", "trap", *given)
+    assert told("call", "trap", *given)[1].endswith(
+        f"\nrho-wasm pardon trap {options}\nrho-wasm rollback 1 {options}\n"
+    )
+    assert f"trapped; rho-wasm pardon trap {options}\n" in told("tools", *given)[1]
+
+
+def test_a_pardon_of_a_name_that_never_was_there_says_so(
+    command: Command, told: Callable[..., tuple[int, str]]
+) -> None:
+    command("stage", ECHO)
+    code, answer = command("pardon", "ehco")
+    assert (code, answer["error"]["reason"]) == (1, "not_found")
+    assert "no generation has a tool of that name; did you mean 'echo'?" in answer["error"]["message"]
+    assert command("pardon", "echo") == (0, {"pardoned": []})
+    assert "ehco: no generation has a tool of that name; did you mean 'echo'?\n" in told("strikes", "ehco")[1]
+
+
 def test_a_candidate_that_another_switch_overtook_says_its_new_number(
     command: Command, told: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -275,7 +305,7 @@ def test_a_call_says_what_it_struck_and_why_a_tool_is_gone(
     assert "generation 2 is live" in text
     code, text = told("call", "trap")
     assert code == 1
-    assert "trap is quarantined (trapped): rho-wasm pardon trap" in text
+    assert "trap is quarantined (trapped); pardon it, then roll back to it:\nrho-wasm pardon trap\n" in text
 
 
 def test_only_a_candidate_can_be_approved_and_only_by_somebody_who_can_be_asked(
