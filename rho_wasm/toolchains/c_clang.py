@@ -38,6 +38,7 @@ from rho_wasm import resources
 from rho_wasm.errors import BuildError, Diagnostic
 from rho_wasm.sandbox.child import ChildOutcome
 from rho_wasm.sandbox.confine import landlock_version
+from rho_wasm.toolchains.c_hints import c_hint
 from rho_wasm.toolchains.confined import require_confinement, run_confined
 from rho_wasm.toolchains.diagnostics import from_clang
 from rho_wasm.toolchains.limits import BuildLimits
@@ -253,6 +254,7 @@ class Clang:
             name=self._project.name,
             limits=self._limits,
             native=self._dialect.native,
+            hint=c_hint(found, self._dialect.language),
         )
 
 

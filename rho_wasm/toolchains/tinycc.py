@@ -33,6 +33,7 @@ from rho_wasm.sandbox.names import function_names
 from rho_wasm.sandbox.state import CallState
 from rho_wasm.toolchains.binary import FUNCTION, Module
 from rho_wasm.toolchains.binary_reader import read_module
+from rho_wasm.toolchains.c_hints import c_hint
 from rho_wasm.toolchains.declared import DECLARE
 from rho_wasm.toolchains.engines.spec import PinnedFile
 from rho_wasm.toolchains.files import read_bounded
@@ -166,7 +167,7 @@ class _Tiny:
                 raise self._refused("the build needed more memory than it may have", "build_memory")
             if not any(each.severity == "error" for each in found):
                 raise self._refused(f"the compiler ended with status {code} and said nothing that can be shown")
-            raise BuildError("c", found)
+            raise BuildError("c", found, hint=c_hint(found, "c"))
         try:
             made = await anyio.to_thread.run_sync(_finished, disk.written)
         except ModuleRejected as error:

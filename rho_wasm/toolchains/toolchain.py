@@ -59,8 +59,12 @@ def fail(
     name: str,
     limits: BuildLimits,
     native: bool = False,
+    hint: str = "",
 ) -> NoReturn:
-    """Raises the :class:`BuildError` for a child that did not end well: the bound that it met, else its messages."""
+    """Raises the :class:`BuildError` for a child that did not end well: the bound that it met, else its messages.
+
+    ``hint`` is what to do about those messages.
+    """
     reason, message = "build_failed", None
     memory = limits.native_memory_bytes if native else limits.memory_bytes
     text = outcome.stderr.decode("utf-8", "replace")
@@ -87,4 +91,5 @@ def fail(
         # What the compiler said on its way down has no place in the source and would only distract.
         placed = [found for found in diagnostics if found.line is not None]
         diagnostics = [Diagnostic(message, file=inert(name, limit=128)), *placed]
-    raise BuildError(language, diagnostics[: limits.diagnostics], reason=reason)
+        hint = ""
+    raise BuildError(language, diagnostics[: limits.diagnostics], reason=reason, hint=hint)

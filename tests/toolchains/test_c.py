@@ -17,6 +17,7 @@ from rho_wasm.sandbox.abi import MANIFEST_SECTION
 from rho_wasm.sandbox.confine import landlock_version
 from rho_wasm.toolchains import BuildLimits, build
 from rho_wasm.toolchains.c import compile_c
+from rho_wasm.toolchains.c_hints import C_HEADERS
 from rho_wasm.toolchains.confined import require_confinement
 from rho_wasm.toolchains.project import Project
 from tests.guest_sdk.raw import RawGuest
@@ -87,8 +88,7 @@ async def test_only_names_of_functions_are_kept_beside_the_code() -> None:
 
 
 async def test_the_compilers_own_headers_can_be_included() -> None:
-    names = ("stdint", "stddef", "stdbool", "limits", "float", "stdarg", "stdalign", "iso646", "wasm_simd128")
-    await compiled("".join(f"#include <{name}.h>\n" for name in names))
+    await compiled("".join(f"#include <{name}>\n" for name in (*C_HEADERS, "iso646.h", "wasm_simd128.h")))
 
 
 async def test_a_source_cannot_bring_a_manifest_of_its_own(manifest: dict[str, Any]) -> None:
@@ -149,6 +149,13 @@ async def test_a_function_of_the_c_library_is_named() -> None:
         'double sin(double);\n__attribute__((export_name("f"))) double f(double x) { return sin(x); }\n'
     )
     assert error.diagnostics[0].message.startswith("sin is not defined anywhere")
+
+
+@pytest.mark.parametrize("wanting", ["#include <stdio.h>\n", "int f(void) { return puts(0); }\n"])
+async def test_a_source_that_wants_the_c_library_is_told_what_there_is(wanting: str) -> None:
+    error = await refusal(wanting)
+    assert error.hint.startswith("there is no C library: a tool has rho.h")
+    assert error.hint.endswith(", ".join(C_HEADERS))
 
 
 async def test_many_errors_are_cut_to_a_few() -> None:

@@ -90,6 +90,7 @@ async def test_what_is_in_no_header_is_named() -> None:
         await build(BARE + 'int puts(const char *);\nint f = puts("x");\n', language="cpp", manifest=MANIFEST)
     assert "puts" in str(caught.value)
     assert "is not defined anywhere" in str(caught.value)
+    assert "of which nothing is linked" in caught.value.hint
 
 
 @pytest.mark.slow

@@ -20,6 +20,7 @@ from rho_wasm.sandbox.confine import landlock_version
 from rho_wasm.toolchains import BuildLimits, build, tinycc
 from rho_wasm.toolchains.c import compile_c
 from rho_wasm.toolchains.c_compiler import c_compiler
+from rho_wasm.toolchains.c_hints import C_HEADERS
 from rho_wasm.toolchains.pipeline import missing
 from rho_wasm.toolchains.project import Project
 from rho_wasm.toolchains.tinycc import compile_tinycc
@@ -131,6 +132,17 @@ async def test_what_is_not_defined_is_named_without_a_module_that_lacks_it() -> 
     error = await refusal(MINIMAL_C + "int puts(const char *);\nint f(void) { return puts(0); }\n")
     assert error.diagnostics[0].message.startswith("puts is not defined anywhere")
     assert "implicit declaration" in str(await refusal(MINIMAL_C + "int f(void) { return missing(1); }\n"))
+
+
+@pytest.mark.parametrize("wanting", ["#include <stdio.h>\n", "int f(void) { return puts(0); }\n"])
+async def test_a_source_that_wants_the_c_library_is_told_what_there_is(wanting: str) -> None:
+    error = await refusal(wanting)
+    assert error.hint.startswith("there is no C library: a tool has rho.h")
+    assert (await refusal(MINIMAL_C + "int x = ;\n")).hint == ""
+
+
+async def test_the_headers_that_the_hint_names_are_there() -> None:
+    await compiled("".join(f"#include <{name}>\n" for name in C_HEADERS) + MINIMAL_C)
 
 
 async def test_warnings_are_told_in_the_log() -> None:
