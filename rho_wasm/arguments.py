@@ -14,7 +14,7 @@ from rho_wasm.errors import NotPlain, PlainError, ToolError
 from rho_wasm.frozen import FrozenMap, thaw
 from rho_wasm.json_arguments import Unreadable, read_object
 from rho_wasm.limits import Limits
-from rho_wasm.long_work import in_turn
+from rho_wasm.long_work import LONG_ITEMS, in_turn_in_thread
 from rho_wasm.plain import Copied, copied
 from rho_wasm.repair import TooMuch, repaired
 from rho_wasm.schema import ArgumentSchema
@@ -62,14 +62,10 @@ async def guests_copy(
 ) -> tuple[Copied, bool]:
     """As :func:`copied_arguments`, of what a guest gave: in a thread where it is long, since guests ask again."""
     copy = partial(copied_arguments, arguments, schema, tool=tool, in_order=in_order)
-    if items_of(arguments, most=ITEMS_AT_ONCE) <= ITEMS_AT_ONCE:
+    items = items_of(arguments, most=LONG_ITEMS)
+    if items <= ITEMS_AT_ONCE:
         return copy()
-
-    def in_thread() -> tuple[Copied, bool]:
-        with in_turn():
-            return copy()
-
-    return await anyio.to_thread.run_sync(in_thread)
+    return await in_turn_in_thread(copy, long=items > LONG_ITEMS)
 
 
 async def check_in_thread(copy: Copied, schema: ArgumentSchema, *, tool: str) -> None:
@@ -88,6 +84,8 @@ class Mended:
     copy: Copied
     notes: tuple[str, ...]
     """What the model is told: one line for each thing that was not as it should be. Empty for a text that was JSON."""
+    repaired: dict[str, Any] | None = None
+    """What the schema refused, which another schema may take as it is; None where nothing but text was read."""
 
 
 async def mended_arguments(
@@ -120,7 +118,8 @@ async def mended_arguments(
             raise refused
         mended, notes = found
         try:
-            return Mended(mended, await _checked(mended, schema, tool=tool.name, in_order=in_order), (*read, *notes))
+            copy = await _checked(mended, schema, tool=tool.name, in_order=in_order)
+            return Mended(mended, copy, (*read, *notes), repaired=own)
         except ToolError:
             raise refused from None
     finally:

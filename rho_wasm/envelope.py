@@ -12,7 +12,6 @@ from typing import Any
 from rho_wasm import plain
 from rho_wasm.errors import Malformed, RhoError, TooLarge
 from rho_wasm.limits import Limits
-from rho_wasm.long_work import LONG_BYTES, in_turn
 from rho_wasm.results import AskUser, Failed, Halt, HandlerResult, Image, Ok
 from rho_wasm.sandbox.abi import ABI_VERSION
 from rho_wasm.untrusted import image_type, inert, inert_plain
@@ -109,13 +108,12 @@ def parse_answer(data: bytes, *, limits: Limits) -> HandlerResult:
     if not data:
         raise BadAnswer("the answer is empty")
     try:
-        with in_turn(long=len(data) > LONG_BYTES):
-            answer = plain.decode(
-                data,
-                max_bytes=limits.answer_bytes + limits.images_bytes,
-                max_depth=limits.depth,
-                max_items=limits.items,
-            )
+        answer = plain.decode(
+            data,
+            max_bytes=limits.answer_bytes + limits.images_bytes,
+            max_depth=limits.depth,
+            max_items=limits.items,
+        )
     except TooLarge as error:
         limit = {"bytes": "answer_bytes"}.get(error.what, error.what)
         raise BadAnswer("the answer is too large", limit=limit, value=error.value) from None

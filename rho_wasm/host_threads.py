@@ -25,7 +25,16 @@ try:
 except ModuleNotFoundError:  # anyio does without it, on asyncio alone
     sniffio = None  # type: ignore[assignment]
 
-__all__ = ["Aside", "GaveUp", "HostThreads", "HostThreadsStatistics", "NoThread", "Outcome", "on_behalf_of"]
+__all__ = [
+    "Aside",
+    "GaveUp",
+    "HostThreads",
+    "HostThreadsStatistics",
+    "NoThread",
+    "Outcome",
+    "on_behalf_of",
+    "on_whose_behalf",
+]
 
 _GUEST: contextvars.ContextVar[str | None] = contextvars.ContextVar("rho_wasm_guest", default=None)
 _SHARE = 4
@@ -51,6 +60,11 @@ def on_behalf_of(guest: str) -> Iterator[None]:
         yield
     finally:
         _GUEST.set(None)
+
+
+def on_whose_behalf() -> str:
+    """The artifact that is named round what runs; empty where none is."""
+    return _GUEST.get() or ""
 
 
 class NoThread(Exception):

@@ -117,8 +117,9 @@ def _host(text: str, host: str, subdomains: bool) -> str:
         elif ends_in_number(host):
             address = str(ipaddress.IPv4Address(host))
         else:
-            host = host.lower()
-            if not is_host_name(host):
+            # In lower case some letters beyond ASCII are ASCII: the Kelvin sign is k.
+            given, host = host, host.lower()
+            if not given.isascii() or not is_host_name(host):
                 raise _refusal(text, "a host is a name in ASCII (others as xn--...), an IPv4 or a [IPv6] address")
             return host
     except ipaddress.AddressValueError:

@@ -28,6 +28,7 @@ def test_a_rule_has_one_form(text: str, same: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
+        "https://ban\u212a.example",
         "",
         "api.example",
         "ftp://api.example",

@@ -17,7 +17,6 @@ from pydantic.fields import FieldInfo
 
 from rho_wasm.counting import items_of
 from rho_wasm.errors import CapabilityError
-from rho_wasm.long_work import LONG_ITEMS, in_turn
 from rho_wasm.untrusted import inert
 
 __all__ = ["TYPED_ITEMS", "ArgumentsCheck", "problem_text"]
@@ -58,8 +57,7 @@ class ArgumentsCheck:
                 told = f"{inert(name, limit=120)}: more than {TYPED_ITEMS:,} items"
                 raise CapabilityError("invalid_arguments", told, capability=capability)
         try:
-            with in_turn(long=items > LONG_ITEMS):
-                return self._model.model_validate(arguments)
+            return self._model.model_validate(arguments)
         except ValidationError as error:
             told = problem_text(error, whole="arguments")
             raise CapabilityError("invalid_arguments", told, capability=capability) from None

@@ -132,8 +132,7 @@ class GrantedCapabilities:
                 assert asked.capability.now is not None, "one of the two answers"
                 return self._plain(asked.capability.now(checked, context))
             with on_behalf_of(self._artifact):
-                answer = await asked.capability.later(checked, context)
-            return await self._plain_later(answer)
+                return await self._plain_later(await asked.capability.later(checked, context))
         except (Exception, SystemExit) as error:
             self._report(capability, error, in_loop=True)
             raise

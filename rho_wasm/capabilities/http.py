@@ -38,6 +38,7 @@ from rho_wasm.capabilities.secrets import Secret, Secrets
 from rho_wasm.counting import ITEMS_AT_ONCE, items_of
 from rho_wasm.errors import CapabilityError, TooLarge
 from rho_wasm.grants import HttpBounds
+from rho_wasm.long_work import LONG_ITEMS
 from rho_wasm.untrusted import inert
 
 if TYPE_CHECKING:
@@ -315,7 +316,12 @@ async def _body_of(
             if items <= ITEMS_AT_ONCE:
                 text, notes = plain.json_text(arguments.json_body)
             else:
-                text, notes = await charged_in_thread(context.context.meter, plain.json_text, arguments.json_body)
+                text, notes = await charged_in_thread(
+                    context.context.meter,
+                    plain.json_text,
+                    arguments.json_body,
+                    long=items > LONG_ITEMS,
+                )
         except TooLarge as error:
             raise _error("quota", f"json is more than can be sent: {error}") from None
         for note in notes:

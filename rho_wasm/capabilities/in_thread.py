@@ -6,25 +6,31 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import anyio.to_thread
-
 from rho_wasm.calls import CallMeter
-from rho_wasm.long_work import in_turn
+from rho_wasm.errors import CapabilityError
+from rho_wasm.host_threads import NoThread
+from rho_wasm.long_work import in_turn_in_thread
 
 __all__ = ["charged_in_thread"]
 
 _T = TypeVar("_T")
 
 
-async def charged_in_thread(meter: CallMeter, function: Callable[..., _T], *arguments: Any) -> _T:
-    """``function(*arguments)`` in a thread, one at a time; its CPU time is ``meter``'s. Cancellation waits for it."""
+async def charged_in_thread(meter: CallMeter, function: Callable[..., _T], *arguments: Any, long: bool = False) -> _T:
+    """``function(*arguments)`` in a thread; its CPU time is ``meter``'s.
+
+    ``long``: it is a call into C for more than :data:`rho_wasm.long_work.LONG_ITEMS`, so the guest has its turn.
+    Cancellation leaves at once. Raises :class:`CapabilityError` (``unavailable``) where no thread can be had.
+    """
 
     def charged() -> _T:
         began = time.thread_time()
         try:
-            with in_turn():
-                return function(*arguments)
+            return function(*arguments)
         finally:
             meter.host_cpu_ms += (time.thread_time() - began) * 1000
 
-    return await anyio.to_thread.run_sync(charged)
+    try:
+        return await in_turn_in_thread(charged, long=long)
+    except NoThread:
+        raise CapabilityError("unavailable", "the host is overloaded: try again later", fault=True) from None

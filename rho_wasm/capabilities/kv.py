@@ -24,9 +24,10 @@ from rho_wasm import plain
 from rho_wasm.capabilities.capability import Arguments, Capability, CapabilityContext
 from rho_wasm.capabilities.in_thread import charged_in_thread
 from rho_wasm.capabilities.kv_backend import KvBackend, KvCondition, KvRoom
-from rho_wasm.counting import ITEMS_AT_ONCE
+from rho_wasm.counting import ITEMS_AT_ONCE, items_of
 from rho_wasm.errors import CapabilityError, Malformed, NotPlain, TooLarge
 from rho_wasm.grants import KvReadBounds, KvWriteBounds
+from rho_wasm.long_work import LONG_BYTES, LONG_ITEMS
 from rho_wasm.sandbox.crossing import BYTES_AT_ONCE
 
 __all__ = ["kv_capabilities"]
@@ -128,7 +129,8 @@ async def _decoded(data: bytes, context: CapabilityContext) -> Any:
     except (Malformed, TooLarge):
         decode = partial(plain.decode, data, max_bytes=len(data), max_depth=plain.MAX_DEPTH, max_items=len(data))
     try:
-        return await charged_in_thread(context.context.meter, decode)
+        long = len(data) > LONG_BYTES
+        return await charged_in_thread(context.context.meter, decode, long=long)
     except (Malformed, TooLarge):
         raise CapabilityError(
             "unavailable", "what is kept under that key is damaged: put it anew", fault=True
@@ -144,7 +146,8 @@ async def _encoded(value: Any, context: CapabilityContext) -> bytes:
     except (NotPlain, TooLarge):
         encode = partial(plain.encode, value, max_bytes=most, max_depth=plain.MAX_DEPTH, max_items=most + 1)
     try:
-        return await charged_in_thread(context.context.meter, encode)
+        long = items_of(value, most=LONG_ITEMS) > LONG_ITEMS
+        return await charged_in_thread(context.context.meter, encode, long=long)
     except NotPlain:
         raise CapabilityError("invalid_arguments", "a value is plain data") from None
     except TooLarge:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import enum
 import re
-from typing import Any, Final
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, TypeVar
 
 from rho_wasm import plain
 from rho_wasm.cancellation import Watermark, leaves, let_through
 from rho_wasm.counting import ITEMS_AT_ONCE, REQUEST_BYTES_AT_ONCE, items_of
 from rho_wasm.errors import CapabilityError, PlainError, TooLarge
 from rho_wasm.limits import Limits
-from rho_wasm.long_work import LONG_BYTES, in_turn
+from rho_wasm.long_work import LONG_BYTES, LONG_ITEMS, NoTurn, Place
 from rho_wasm.sandbox.crossing import BYTES_AT_ONCE, encode
 from rho_wasm.sandbox.state import LATER, Capabilities, GuestTrap
 from rho_wasm.untrusted import inert
@@ -26,6 +28,7 @@ BROKEN = "the capability failed in the host"
 NOT_PLAIN = "the capability answered what a guest cannot be given"
 _SHAPE = 'a host request is {"capability": text, "arguments": map}'
 _NONE: Final = object()
+_T = TypeVar("_T")
 
 
 class Step(enum.Enum):
@@ -43,7 +46,7 @@ class Asking:
 
     ``unavailable`` says why, where the capability was not: what it raised. ``items`` are those of the request and of
     the reply, as far as they were read and made: each takes its time. ``declared`` are the capabilities that the
-    module's manifest names.
+    module's manifest names; ``guest`` is its hash: what is long is done in its turn.
     """
 
     __slots__ = (
@@ -51,8 +54,11 @@ class Asking:
         "_capabilities",
         "_data",
         "_declared",
+        "_guest",
+        "_left",
         "_limits",
         "_long",
+        "_place",
         "_value",
         "capability",
         "items",
@@ -61,9 +67,18 @@ class Asking:
     )
 
     def __init__(
-        self, data: bytes, *, limits: Limits, declared: frozenset[str], capabilities: Capabilities | None
+        self,
+        data: bytes,
+        *,
+        limits: Limits,
+        declared: frozenset[str],
+        capabilities: Capabilities | None,
+        guest: str = "",
     ) -> None:
         self._data = data
+        self._guest = guest
+        self._left = False
+        self._place: Place | None = None
         self._limits = limits
         self._declared = declared
         self._capabilities = capabilities
@@ -77,29 +92,37 @@ class Asking:
 
     @classmethod
     def of(
-        cls, capability: str, arguments: dict[str, Any], *, limits: Limits, capabilities: Capabilities, long: bool
+        cls,
+        capability: str,
+        arguments: dict[str, Any],
+        *,
+        limits: Limits,
+        capabilities: Capabilities,
+        long: bool,
+        guest: str = "",
     ) -> Asking:
         """One whose request was read already. ``long``: it had more than ``REQUEST_BYTES_AT_ONCE``."""
-        made = cls(b"", limits=limits, declared=frozenset(), capabilities=capabilities)
+        made = cls(b"", limits=limits, declared=frozenset(), capabilities=capabilities, guest=guest)
         made.capability, made._arguments, made._long = capability, arguments, long
         return made
 
     def go_on(self, *, remaining_ms: float, hurried: bool) -> Step:
         """Does what can be done on this thread. ``hurried``: on the event loop's.
 
-        Raises KeyboardInterrupt, and whatever else a capability raised that is neither an Exception nor SystemExit.
+        Raises :class:`NoTurn` where its turn did not come within ``remaining_ms``, or after :meth:`leave`,
+        KeyboardInterrupt, and whatever else a capability raised that is neither an Exception nor SystemExit.
         """
         if not self.reply and self._value is _NONE:
             if hurried and self._long:
                 return Step.LONG
             if self._arguments is None:
-                self._read()
+                self._read(remaining_ms)
             if not self.reply:
                 self._answer_now(remaining_ms)
         if self._value is LATER:
             return Step.LATER
         if not self.reply:
-            self._encode(hurried=hurried)
+            self._encode(remaining_ms, hurried=hurried)
         return Step.REPLIED if self.reply else Step.LONG
 
     async def wait(self, *, remaining_ms: float) -> None:
@@ -124,13 +147,26 @@ class Asking:
         self._value = _NONE
         self._refused(CapabilityError("unavailable", message))
 
-    def _read(self) -> None:
+    def leave(self) -> None:
+        """The call was cancelled: nobody waits for its turn any more. From any thread."""
+        self._left = True
+        if (place := self._place) is not None:
+            place.leave()
+
+    def _in_turn(self, function: Callable[[], _T], remaining_ms: float) -> _T:
+        self._place = place = Place(self._guest)
+        if self._left:
+            raise NoTurn
+        with place.turn(within_s=remaining_ms / 1000):
+            return function()
+
+    def _read(self, remaining_ms: float) -> None:
         limits = self._limits
+        decode = partial(
+            plain.decode, self._data, max_bytes=limits.request_bytes, max_depth=limits.depth, max_items=limits.items
+        )
         try:
-            with in_turn(long=len(self._data) > LONG_BYTES):
-                request = plain.decode(
-                    self._data, max_bytes=limits.request_bytes, max_depth=limits.depth, max_items=limits.items
-                )
+            request = self._in_turn(decode, remaining_ms) if len(self._data) > LONG_BYTES else decode()
         except PlainError as error:
             self.reply = refusal("invalid_arguments", str(error))
             return
@@ -179,7 +215,7 @@ class Asking:
             self.unavailable = error
         self.reply = refusal(kind, error.message)
 
-    def _encode(self, *, hurried: bool) -> None:
+    def _encode(self, remaining_ms: float, *, hurried: bool) -> None:
         # A reply waits in the host: it is bounded like a request.
         limits = self._limits
         reply = {"ok": self._value}
@@ -190,8 +226,9 @@ class Asking:
             except TooLarge:
                 if hurried:
                     return
-                with in_turn():
-                    self.reply = encode(reply, limits=limits)
+                whole = partial(encode, reply, limits=limits)
+                long = items_of(self._value, most=LONG_ITEMS) > LONG_ITEMS
+                self.reply = self._in_turn(whole, remaining_ms) if long else whole()
             self.items += items_of(self._value)
         except TooLarge as error:
             self.reply = refusal("quota", f"the reply is more than a guest can be given: {error}")

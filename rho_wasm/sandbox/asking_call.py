@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+from rho_wasm.long_work import NoTurn
 from rho_wasm.sandbox.asking import Step
 from rho_wasm.sandbox.entry import sure_entry
 from rho_wasm.sandbox.faults import stopped
@@ -90,6 +91,8 @@ class AskingCall(SlicedCall):
         cpu_began = time.thread_time()
         try:
             step = asking.go_on(remaining_ms=remaining_ms, hurried=state.hurried)
+        except NoTurn:
+            raise stopped(self.waited_in_vain(asking)) from None
         finally:
             self._host_cpu_s += time.thread_time() - cpu_began
         if step is not Step.REPLIED:

@@ -11,12 +11,14 @@ from rho_wasm import envelope
 from rho_wasm.errors import ToolError
 from rho_wasm.host_threads import Aside, GaveUp
 from rho_wasm.limits import Limits
+from rho_wasm.long_work import LONG_BYTES, NoTurn, Place
 from rho_wasm.plain import Copied
 from rho_wasm.results import HandlerResult
 from rho_wasm.sandbox.asking import Asking
 from rho_wasm.sandbox.crossing import as_tool_error, blamed, encode, encode_at_once, read_at_once
 from rho_wasm.sandbox.entry import sure_entry, traced
 from rho_wasm.sandbox.errands import Errands
+from rho_wasm.sandbox.faults import stopped
 from rho_wasm.sandbox.module import NativeModule
 from rho_wasm.sandbox.slices import SlicedCall
 from rho_wasm.sandbox.state import CallState, Capabilities, Elsewhere, GuestTrap
@@ -42,6 +44,8 @@ class Attempt:
     _answer: bytes | None = None
     _result: HandlerResult | ToolError | None = None
     _waiting: anyio.CancelScope | None = None
+    _place: Place | None = None
+    """Where it waits to have its answer read."""
     kind_of_call: type[SlicedCall] = SlicedCall
     aside: Aside | None = None
     """How what a thread waits for is awaited, where there are capabilities."""
@@ -70,6 +74,8 @@ class Attempt:
     def cancel(self) -> None:
         """Stops the guest within a moment; :meth:`in_thread` then ends. From the event loop's thread."""
         self.call.cancel()
+        if self._place is not None:
+            self._place.leave()
         if self._waiting is not None:
             self._waiting.cancel()
 
@@ -132,7 +138,7 @@ class Attempt:
                 answer = self.call.rest()
             elif answer is None:
                 answer = self.call.run(self._data or encode(self._request, limits=limits))
-            return envelope.parse_answer(answer, limits=limits)
+            return self._parsed(answer)
         except Exception as error:
             return self._failed(error)
         finally:
@@ -158,6 +164,20 @@ class Attempt:
         """A slice took that long: whether it is remembered of the module."""
         if cpu_ms > _OVERRUN_SLICES * self.call.slice_s * 1000:
             self._module.linked.overruns += 1
+
+    def _parsed(self, answer: bytes) -> HandlerResult:
+        """What the guest answered, in a thread, in its turn where that is long."""
+        limits, call = self._limits, self.call
+        if len(answer) <= LONG_BYTES:
+            return envelope.parse_answer(answer, limits=limits)
+        self._place = place = Place(self._module.sha256)
+        if call.state.cancelled:
+            place.leave()
+        try:
+            with place.turn(within_s=call.remaining_ms() / 1000):
+                return envelope.parse_answer(answer, limits=limits)
+        except NoTurn:
+            raise stopped(call.out_of_time("its answer was to be read")) from None
 
     def _failed(self, error: Exception) -> ToolError:
         ended = as_tool_error(error, tool=self._tool, memory_refused=self.call.memory_refused)
@@ -195,6 +215,7 @@ class Attempt:
         state = CallState(
             limits=self._limits, declared=module.declared, capabilities=self._capabilities, names=module.names
         )
+        state.guest = module.sha256
         if self.aside is not None:
             state.wait = self._wait
         return state

@@ -7,7 +7,6 @@ from time import monotonic
 
 import anyio.lowlevel
 
-from rho_wasm import envelope
 from rho_wasm.errors import ToolError
 from rho_wasm.results import HandlerResult
 from rho_wasm.sandbox.asking_call import AskingCall
@@ -47,7 +46,7 @@ class Conversation(Attempt):
                 if not call.advance_in_thread():
                     return None
                 answer = call.answer
-            return self._over(envelope.parse_answer(answer, limits=limits))
+            return self._over(self._parsed(answer))
         except Exception as error:
             return self._over(self._failed(error))
 

@@ -93,15 +93,20 @@ class Errands:
             await self._threads.until(turn.over)
 
 
-async def to_its_end(threads: HostThreads, function: Callable[[], _R]) -> _R:
+async def to_its_end(
+    threads: HostThreads, function: Callable[[], _R], *, leave: Callable[[], None] | None = None
+) -> _R:
     """``function()`` in a thread. Raises what it raises, and :class:`NoThread`.
 
-    Whoever is cancelled or interrupted leaves once it is over, or where it never began.
+    Whoever is cancelled or interrupted leaves once it is over, or where it never began; ``leave`` is called then, for
+    the function to be over sooner.
     """
     turn = _Turn()
     try:
         outcome = await threads.run(_do, function, turn)
     except BaseException:
+        if leave is not None:
+            leave()
         if not turn.taken():
             await threads.until(turn.over)
         raise

@@ -16,7 +16,6 @@ from typing import Any, Final, NamedTuple
 from rho_wasm import plain
 from rho_wasm.errors import PlainError
 from rho_wasm.limits import Limits
-from rho_wasm.long_work import LONG_BYTES, in_turn
 from rho_wasm.results import NOTHING_LOGGED, CallLog, LogLine
 from rho_wasm.sandbox.faults import CallFailed
 from rho_wasm.sandbox.log import MAX_LINES, log_level
@@ -240,10 +239,9 @@ def read_host_call(message: dict[str, Any], *, number: int, limits: Limits, decl
     if capability not in declared:
         raise Strange("it asked for a capability that the module does not declare")
     try:
-        with in_turn(long=len(encoded) > LONG_BYTES):
-            arguments = plain.decode(
-                encoded, max_bytes=limits.request_bytes, max_depth=limits.depth, max_items=limits.items
-            )
+        arguments = plain.decode(
+            encoded, max_bytes=limits.request_bytes, max_depth=limits.depth, max_items=limits.items
+        )
     except PlainError:
         raise Strange("it asked with arguments that are not plain data within the limits") from None
     if type(arguments) is not dict:

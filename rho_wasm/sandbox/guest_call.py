@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
+from rho_wasm.long_work import NoTurn
 from rho_wasm.results import NOTHING_LOGGED
 from rho_wasm.sandbox.abi import ALLOC, CALL, INITIALIZE
 from rho_wasm.sandbox.asking import Asking, Step
@@ -108,6 +109,8 @@ class GuestCall:
     def cancel(self) -> None:
         """Stops the guest within a moment, wherever it is; a call that has not begun ends as soon as it does."""
         self.state.cancelled = True
+        if (asking := self.state.asking) is not None:
+            asking.leave()
         self.runtime.ask_all()
 
     def run(self, request: bytes) -> bytes:
@@ -349,6 +352,8 @@ class GuestCall:
             if state.cancelled or self.remaining_ms() <= 0:
                 raise self.waited_in_vain(asking)
             self.replied(asking)
+        except NoTurn:
+            raise self.waited_in_vain(asking) from None
         finally:
             state.asking = None
             self._waited_s += time.monotonic() - began
@@ -368,9 +373,13 @@ class GuestCall:
 
     def waited_in_vain(self, asking: Asking) -> GuestTrap:
         """What ends the call where nobody waits for a capability's answer any more."""
+        return self.out_of_time(f"it waited for {asking.capability or 'the host'}")
+
+    def out_of_time(self, meanwhile: str) -> GuestTrap:
+        """What ends a call that was cancelled, or whose deadline passed, while the host did something for it."""
         if self.state.cancelled:
             return GuestTrap("cancelled", "the call was cancelled")
-        detail = f"its time was over while it waited for {asking.capability}"
+        detail = f"its time was over while {meanwhile}"
         return GuestTrap("deadline", detail, limit="deadline_ms", value=round(self._deadline_s * 1000))
 
     def _hurry(self) -> None:

@@ -78,7 +78,9 @@ def ask_host(state: CallState, length: int, read: Callable[[], bytes]) -> None:
     elif state.hurried and state.capabilities is None and length > REQUEST_BYTES_AT_ONCE:
         raise Elsewhere
     else:
-        state.asking = Asking(read(), limits=limits, declared=state.declared, capabilities=state.capabilities)
+        state.asking = Asking(
+            read(), limits=limits, declared=state.declared, capabilities=state.capabilities, guest=state.guest
+        )
 
 
 def _host_take(state: CallState, memory: GuestMemory, pointer: int, length: int) -> int:

@@ -85,6 +85,8 @@ class CallState:
     """The state of one guest call. Used by the call's own thread; ``cancelled`` may be set from any thread."""
 
     # What most calls never alter is said once, here.
+    guest = ""
+    """The hash of its module: its long host calls have their turn beside other guests'."""
     seed = b""
     """The request, once the call begins: so a call without grants is a pure function of it."""
     charged = 0

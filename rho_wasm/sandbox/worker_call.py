@@ -17,6 +17,7 @@ from rho_wasm.counting import REQUEST_BYTES_AT_ONCE
 from rho_wasm.errors import ToolError
 from rho_wasm.host_threads import HostThreads, NoThread
 from rho_wasm.limits import Limits
+from rho_wasm.long_work import LONG_BYTES, NoTurn, Place
 from rho_wasm.results import HandlerResult
 from rho_wasm.sandbox.asking import Asking, Step
 from rho_wasm.sandbox.crossing import as_tool_error, blamed, encode, encode_at_once, read_at_once
@@ -96,7 +97,7 @@ class WorkerCall:
             answer = await self.answer(data)
             result = read_at_once(answer, limits=limits)
             if result is None:
-                result = await self.in_thread(lambda: envelope.parse_answer(answer, limits=limits))
+                result = await self._parsed(answer)
             return result
         except Overloaded:
             raise
@@ -105,6 +106,23 @@ class WorkerCall:
         except Exception as error:
             ended = as_tool_error(error, tool=self._tool, memory_refused=self.used.memory_refused)
             return blamed(ended, self._unavailable)
+
+    async def _parsed(self, answer: bytes) -> HandlerResult:
+        """What the guest answered, in a thread, in its turn where that is long."""
+        parse = partial(envelope.parse_answer, answer, limits=self._limits)
+        if len(answer) <= LONG_BYTES:
+            return await self.in_thread(parse)
+        place = Place(self._module.sha256)
+        try:
+            return await self.in_thread(lambda: self._in_turn(place, parse))
+        except NoTurn:
+            raise self._out_of_time("its time was over while its answer was to be read") from None
+        finally:
+            place.leave()
+
+    def _in_turn(self, place: Place, function: Callable[[], _T]) -> _T:
+        with place.turn(within_s=self._remaining_ms() / 1000):
+            return function()
 
     async def answer(self, data: bytes) -> bytes:
         """What the guest answers to the request ``data``, in bytes. Raises what the call failed for."""
@@ -178,12 +196,16 @@ class WorkerCall:
             began = time.monotonic()
             read = partial(read_host_call, said, number=number, limits=limits, declared=self._module.declared)
             arguments = said.get("arguments")
-            long = type(arguments) is bytes and len(arguments) > REQUEST_BYTES_AT_ONCE
-            asked = await self._charged_in_thread(read) if long else self._charged(read)
+            size = len(arguments) if type(arguments) is bytes else 0
+            long = size > REQUEST_BYTES_AT_ONCE
             self._host_calls += 1
-            if capabilities is None or self._host_calls > limits.host_calls:
-                raise Strange("it asked for more than its limits allow")
-            worker.put(await self._reply(capabilities, asked, long=long))
+            try:
+                asked = await self._asked(read, size) if long else self._charged(read)
+                if capabilities is None or self._host_calls > limits.host_calls:
+                    raise Strange("it asked for more than its limits allow")
+                worker.put(await self._reply(capabilities, asked, long=long))
+            except NoTurn:
+                worker.put({"overdue": "the host"})
             until += time.monotonic() - began
 
     async def _stop(self, worker: WorkerProcess, number: int) -> Ended:
@@ -217,10 +239,10 @@ class WorkerCall:
             return await self._to_its_end(function)
         raise AssertionError("nothing cancels this scope")
 
-    async def _to_its_end(self, function: Callable[[], _T]) -> _T:
+    async def _to_its_end(self, function: Callable[[], _T], *, leave: Callable[[], None] | None = None) -> _T:
         """In a thread; cancellation waits for it: it is code of the host's, or uses what the caller holds."""
         try:
-            return await to_its_end(self._threads, function)
+            return await to_its_end(self._threads, function, leave=leave)
         except NoThread:
             raise self._no_thread() from None
 
@@ -232,20 +254,34 @@ class WorkerCall:
         finally:
             self._host_cpu_s += time.thread_time() - began
 
-    async def _charged_in_thread(self, function: Callable[[], _T]) -> _T:
-        return await self._to_its_end(partial(self._charged, function))
+    async def _charged_in_thread(self, function: Callable[[], _T], *, leave: Callable[[], None]) -> _T:
+        return await self._to_its_end(partial(self._charged, function), leave=leave)
+
+    async def _asked(self, read: Callable[[], HostCall], size: int) -> HostCall:
+        """What a guest asks for, in its turn where that is long. Raises :class:`NoTurn`."""
+        place = Place(self._module.sha256)
+        in_turn = partial(self._in_turn, place, read) if size > LONG_BYTES else read
+        return await self._charged_in_thread(in_turn, leave=place.leave)
 
     async def _gone_on(self, asking: Asking) -> Step:
         """How far a host call came, in a thread where it is long."""
         step = self._charged(lambda: asking.go_on(remaining_ms=self._remaining_ms(), hurried=True))
         if step is Step.LONG:
             remaining_ms = self._remaining_ms()
-            step = await self._charged_in_thread(lambda: asking.go_on(remaining_ms=remaining_ms, hurried=False))
+            go_on = partial(asking.go_on, remaining_ms=remaining_ms, hurried=False)
+            step = await self._charged_in_thread(go_on, leave=asking.leave)
         return step
 
     async def _reply(self, capabilities: Capabilities, asked: HostCall, *, long: bool) -> dict[str, Any]:
         """What the worker is told of a host call."""
-        asking = Asking.of(asked.capability, asked.arguments, limits=self._limits, capabilities=capabilities, long=long)
+        asking = Asking.of(
+            asked.capability,
+            asked.arguments,
+            limits=self._limits,
+            capabilities=capabilities,
+            long=long,
+            guest=self._module.sha256,
+        )
         step = await self._gone_on(asking)
         if step is Step.LATER:
             remaining_ms = self._remaining_ms()
@@ -271,19 +307,18 @@ class WorkerCall:
         if self._pool.closed:
             return ToolError("cancelled", tool=self._tool, detail="the call was cancelled")
         if overdue:
-            return ToolError(
-                "deadline",
-                tool=self._tool,
-                detail="its worker process did not stop it in time, and was killed",
-                limit="deadline_ms",
-                value=round(self._deadline_ms),
-            )
+            return self._out_of_time("its worker process did not stop it in time, and was killed")
         if isinstance(lost, Strange):
             return ToolError("killed", tool=self._tool, detail=f"its worker process was killed: {lost}")
         if code < 0:
             detail = f"{signal_name(-code)} ended its worker process"
             return ToolError("killed", tool=self._tool, detail=detail)
         return ToolError("overloaded", tool=self._tool, detail=f"its worker process ended with code {code}")
+
+    def _out_of_time(self, detail: str) -> ToolError:
+        return ToolError(
+            "deadline", tool=self._tool, detail=detail, limit="deadline_ms", value=round(self._deadline_ms)
+        )
 
     def _no_thread(self) -> Overloaded:
         return Overloaded("no thread could be started", limit="workers", value=self._pool.count)
