@@ -10,7 +10,7 @@ from rho_wasm.sandbox.names import function_names
 from rho_wasm.sandbox.state import GuestTrap
 from rho_wasm.untrusted import inert
 
-__all__ = ["CallFailed", "Unexplained", "backtrace", "explain", "out_of_memory", "stopped"]
+__all__ = ["CallFailed", "Unexplained", "backtrace", "explain", "out_of_memory", "stopped", "time_was_over"]
 
 _NAME_CHARS = 128
 """Of a function's name in a backtrace."""
@@ -34,7 +34,7 @@ _TEXTS = {
 
 _WHAT_HAPPENED = {
     "out_of_fuel": "its fuel was used up, perhaps by a loop that does not end",
-    "deadline": "its time was over",
+    "deadline": "its time was over, perhaps by a loop that does not end",
     "too_many_host_calls": "it went on asking after it was told that its host calls were used up",
 }
 
@@ -110,6 +110,16 @@ def explain(
     if memory_refused and fault.code != _STACK_OVERFLOW:
         return out_of_memory(f"memory.grow was refused, then {text}", limits=limits, trace=trace)
     return CallFailed("trapped", text, trace=trace)
+
+
+def time_was_over(deadline_s: float, *, waited_s: float) -> GuestTrap:
+    """What ends a guest that runs at its deadline, and of all its time had ``waited_s`` for the host's answers."""
+    detail = ""
+    if deadline_s <= 0:
+        detail = "its time was over before it began"
+    elif waited_s > deadline_s / 2:
+        detail = "its time was over, most of which it had waited for the host"
+    return GuestTrap("deadline", detail, limit="deadline_ms", value=round(deadline_s * 1000))
 
 
 def stopped(cause: GuestTrap, *, trace: Sequence[str] = ()) -> CallFailed:

@@ -15,7 +15,7 @@ from rho_wasm.sandbox.abi import ALLOC, CALL, INITIALIZE
 from rho_wasm.sandbox.asking import Asking, Step
 from rho_wasm.sandbox.capi import GuestFault
 from rho_wasm.sandbox.entry import sure_entry
-from rho_wasm.sandbox.faults import CallFailed, Unexplained, explain, out_of_memory, stopped
+from rho_wasm.sandbox.faults import CallFailed, Unexplained, explain, out_of_memory, stopped, time_was_over
 from rho_wasm.sandbox.imports import HostFunction
 from rho_wasm.sandbox.instance import GuestInstance
 from rho_wasm.sandbox.memory import GuestMemory, OutOfBounds, bytes_at, span
@@ -306,7 +306,7 @@ class GuestCall:
         now = time.monotonic()
         left_ms = (self._ends_at - now) * 1000
         if left_ms <= 0:
-            raise GuestTrap("deadline", limit="deadline_ms", value=round(self._deadline_s * 1000))
+            raise time_was_over(self._deadline_s, waited_s=self._waited_s)
         instance = self._instance
         if instance is not None and self._spent(instance) > self.state.limits.fuel:
             raise GuestTrap("out_of_fuel", limit="fuel", value=self.state.limits.fuel)

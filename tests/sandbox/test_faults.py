@@ -7,7 +7,7 @@ import pytest
 from rho_wasm.limits import Limits
 from rho_wasm.results import KINDS
 from rho_wasm.sandbox.capi import Frame, GuestFault
-from rho_wasm.sandbox.faults import CallFailed, backtrace, explain
+from rho_wasm.sandbox.faults import CallFailed, backtrace, explain, stopped, time_was_over
 from rho_wasm.sandbox.state import GuestTrap
 from tests.sandbox.test_names import name_section
 
@@ -45,6 +45,21 @@ def test_why_the_host_stopped_a_guest_goes_before_what_wasmtime_saw() -> None:
     failed = explained(9, cause=cause, refused=True)
     assert (failed.reason, failed.limit, failed.value) == ("deadline", "deadline_ms", 7)
     assert failed.detail
+
+
+@pytest.mark.parametrize(
+    ("deadline_s", "waited_s", "detail"),
+    [
+        (5.0, 0.0, "its time was over, perhaps by a loop that does not end"),
+        (5.0, 4.0, "its time was over, most of which it had waited for the host"),
+        (0.0, 0.0, "its time was over before it began"),
+    ],
+)
+def test_a_loop_is_named_at_a_deadline_only_where_the_guest_took_the_time(
+    deadline_s: float, waited_s: float, detail: str
+) -> None:
+    failed = stopped(time_was_over(deadline_s, waited_s=waited_s))
+    assert (failed.reason, failed.detail, failed.value) == ("deadline", detail, deadline_s * 1000)
 
 
 def test_an_error_that_is_no_trap_is_the_hosts() -> None:

@@ -61,6 +61,7 @@ async def test_a_loop_without_end_meets_its_deadline(sandbox: Sandbox) -> None:
     assert ended.reason == "deadline"
     assert ended.error is not None
     assert (ended.error.limit, ended.error.value) == ("deadline_ms", 50)
+    assert ended.error.detail == "its time was over, perhaps by a loop that does not end"
     assert ended.meter.guest_ms >= 50
     assert ended.meter.fuel_used is None, "a number would be one of long before"
     assert ended.meter.backtrace
