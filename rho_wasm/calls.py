@@ -146,6 +146,8 @@ class CallMeter:
     """What was counted of the calls that this one made, directly or through others: each once."""
     called: frozenset[str] = frozenset()
     """Names of the tools that this call called, directly or through others: what they said may be in its answer."""
+    repaired: Mapping[str, Any] | None = None
+    """What the model gave, where the schema refused it and it was put right; None where it was taken as it is."""
 
     def __init__(self, clock: CallClock) -> None:
         self.clock = clock

@@ -184,7 +184,7 @@ class ToolRunner:
                 if caller is not None:  # A program writes what it means.
                     raise
                 mended = await mended_arguments(call.arguments, tool, schema, refused, in_order=in_order)
-                arguments, notes = mended.copy, mended.notes
+                arguments, notes, told.meter.repaired = mended.copy, mended.notes, mended.repaired
                 # The gate, the sources and the handler see what runs.
                 call = replace(call, arguments=mended.given)
                 told = replace(told, call=call)

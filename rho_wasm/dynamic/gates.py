@@ -57,9 +57,10 @@ class SwitchGates:
     policy names.
 
     Where three versions of one name, of one artifact or of one author were quarantined within an hour, a candidate that
-    brings such a one needs approval in any case. So does one whose replays decide nothing: it asked the host what is in
-    no recording, and then crashed, or it needed over twice the recorded fuel, so that some calls had no time. What the
-    gates run never counts as a strike.
+    brings such a one needs approval in any case. So does one whose replays decide nothing
+    (:meth:`ReplayReport.doubt <rho_wasm.dynamic.replay_report.ReplayReport.doubt>`): it asked the host what is in no
+    recording, and then crashed; it takes no more what worked; calls that worked had no time. What the gates run never
+    counts as a strike.
     """
 
     def __init__(

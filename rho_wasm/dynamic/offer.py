@@ -120,6 +120,19 @@ class OfferMaker:
         base = self._limits.call_of(image=manifest.is_image, standalone=standalone)
         return effective_limits(declaration, version, policy=self._policy, limits=base)
 
+    def reads_only(self, declaration: ToolDeclaration, version: ToolVersion, manifest: Manifest) -> bool:
+        """Whether a version is offered as one that changes nothing. ``manifest`` as in :meth:`limits`."""
+        return hints(declaration, self._granted(declaration.name, version, manifest))["read_only"]
+
+    def _granted(self, tool: str, version: ToolVersion, manifest: Manifest) -> Mapping[str, Granted]:
+        return effective_grants(
+            tool,
+            version.grants,
+            declared=manifest.capabilities,
+            policy=self._policy,
+            capabilities=self._capabilities,
+        )
+
     def _granted_now(self, key: VersionKey) -> Mapping[str, Granted] | None:
         """From any thread: ``make`` puts another map in place of this one, and alters none."""
         known = self._made.get(key)
@@ -143,13 +156,7 @@ class OfferMaker:
         manifest = artifact.manifest
         limits = self.limits(declaration, version, manifest)
         claims = ENGINE_EXTENSION in (manifest.extensions or {})
-        granted = effective_grants(
-            key.tool,
-            version.grants,
-            declared=manifest.capabilities,
-            policy=self._policy,
-            capabilities=self._capabilities,
-        )
+        granted = self._granted(key.tool, version, manifest)
         standalone = self.limits(declaration, version, manifest, standalone=True) if claims else None
         siblings = tuple(each.name for each in manifest.tools) if granted else ()
         bounds = _Bounds(limits, standalone, granted, siblings)

@@ -126,7 +126,9 @@ class Recorder:
 
         One that called a tool which is not to be recorded, be it through others, is not kept either: what that was
         asked and answered stands in the host calls, and may stand in the answer.
-        ``copied`` is what ``arguments`` are the value of, as :meth:`Sandbox.call` has it.
+        ``copied`` is what ``arguments`` are the value of, as :meth:`Sandbox.call` has it: None where the host may have
+        altered them, so that what the model gave is not all that they come from. That is kept too where the arguments
+        were put right, unless there is a hook: it may know what to take out by names that the model did not write.
         """
         kind, reason = _kind_of(outcome)
         if kind not in RECORDED or (meter.fuel_used is None and not meter.guest_ms):
@@ -138,18 +140,22 @@ class Recorder:
             self._too_large += 1
             return
         asked = envelope.request(version.tool, dict(arguments) if copied is None else copied.value, context=context)
+        given = None if copied is None or self._redact is not None else meter.repaired
         try:
-            written = self._at_once(asked, copied, outcome)
+            written = self._at_once(asked, copied, outcome) if given is None else None
             if written is None:
                 # The call is over and must not be lost for that: it ends as it ended.
                 with anyio.CancelScope(shield=True):
-                    written = await anyio.to_thread.run_sync(self._encoded, asked, outcome)
+                    written = await anyio.to_thread.run_sync(self._encoded, asked, outcome, given)
         except PlainError:
             self._too_large += 1
             return
         assert written is not None, "no shielded scope is left before its end"
-        request, answer = written
+        request, answer, repaired = written
         size = len(request) + len(answer) + transcript.bytes
+        if size + len(repaired) > self._call_bytes:
+            repaired = b""  # The call itself counts for more.
+        size += len(repaired)
         if size > self._call_bytes:
             self._too_large += 1
             return
@@ -159,6 +165,7 @@ class Recorder:
         ended.fuel, ended.duration_ms = meter.fuel_used, meter.guest_ms
         ended.request, ended.host_calls, ended.answer = request, transcript.calls, answer
         ended.clock_ns, ended.seed = transcript.clock_ns, transcript.seed
+        ended.mended, ended.given = meter.repaired is not None, repaired
         ended.detail = outcome.detail if isinstance(outcome, ToolError) else ""
         self._put(ended)
 
@@ -199,16 +206,18 @@ class Recorder:
 
     def _at_once(
         self, asked: dict[str, Any], copied: Copied | None, outcome: HandlerResult | ToolError
-    ) -> tuple[bytes, bytes] | None:
+    ) -> tuple[bytes, bytes, bytes] | None:
         request = encode_at_once(asked, limits=_BOUNDS, copied=copied)
         answer = None if request is None else _answer_at_once(outcome)
-        return None if request is None or answer is None else (request, answer)
+        return None if request is None or answer is None else (request, answer, b"")
 
-    def _encoded(self, request: dict[str, Any], outcome: HandlerResult | ToolError) -> tuple[bytes, bytes]:
+    def _encoded(
+        self, request: dict[str, Any], outcome: HandlerResult | ToolError, given: Mapping[str, Any] | None
+    ) -> tuple[bytes, bytes, bytes]:
         answer = b""
         if not isinstance(outcome, ToolError):
             answer = encoded(envelope.answer_of(outcome), max_bytes=self._call_bytes)
-        return encoded(request, max_bytes=self._call_bytes), answer
+        return encoded(request, max_bytes=self._call_bytes), answer, b"" if given is None else encoded(given)
 
     def _put(self, ended: _Ended) -> None:
         most, most_bytes = self._policy.per_tool, self._policy.bytes_per_tool
@@ -272,8 +281,10 @@ class _Ended:
         "duration_ms",
         "fuel",
         "generation",
+        "given",
         "host_calls",
         "kind",
+        "mended",
         "reason",
         "request",
         "seed",
@@ -295,6 +306,9 @@ class _Ended:
     detail: str
     clock_ns: int | None
     seed: bytes | None
+    mended: bool
+    given: bytes
+    """Empty where it is not kept."""
     size: int
 
     def recording(self) -> Recording:
@@ -313,6 +327,8 @@ class _Ended:
             detail=inert(self.detail, limit=_DETAIL_CHARS),
             clock_ns=self.clock_ns,
             seed=self.seed,
+            mended=self.mended,
+            given=self.given or None,
         )
 
 

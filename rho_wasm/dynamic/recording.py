@@ -24,6 +24,8 @@ _MOST_ITEMS = 1_000_000
 _DETAIL_CHARS = 2_000
 _REDACTABLE = frozenset({"arguments", "context", "host_calls", "answer", "detail"})
 _BODY = frozenset({"request", "host", "answer", "detail", "clock_ns", "seed", "redacted"})
+_GIVEN = "given"
+"""Stands in the body only where the arguments were put right: what was kept before that was told has it not."""
 
 
 def encoded(value: Any, *, max_bytes: int = _MOST_BYTES, at_once: bool = False) -> bytes:
@@ -89,7 +91,8 @@ class Recording:
     ``request`` is the CBOR that the guest was given; ``answer`` that of its answer map, None where it crashed, and
     ``detail`` then is what was said of that. ``clock_ns`` and ``seed`` are what was granted of time and chance (None:
     the virtual clock; chance that follows from the request). ``redacted``: a host's hook changed it after the call, so
-    that the answer need not follow from the request any more.
+    that the answer need not follow from the request any more. ``mended``: the schema refused what the model gave, and
+    the request has what it can only have meant; ``given`` is the CBOR of what it gave, None where that is not kept.
     """
 
     tool: str
@@ -107,6 +110,8 @@ class Recording:
     clock_ns: int | None = None
     seed: bytes | None = None
     redacted: bool = False
+    mended: bool = False
+    given: bytes | None = None
     id: int = 0
     """0 until it is in a store."""
 
@@ -130,6 +135,8 @@ class Recording:
             "clock_ns": self.clock_ns,
             "seed": self.seed,
             "redacted": self.redacted,
+            "mended": self.mended,
+            "given": None if self.given is None else decoded(self.given),
         }
 
     def as_json(self) -> dict[str, Any]:
@@ -174,6 +181,7 @@ class Recording:
                 "seed": self.seed,
                 "redacted": self.redacted,
             }
+            | ({_GIVEN: self.given} if self.mended else {})
         )
 
     @classmethod
@@ -181,7 +189,7 @@ class Recording:
         """The recording behind a row. Raises :class:`Corrupt` for contents that nobody wrote here."""
         try:
             found = decoded(body)
-            if type(found) is not dict or found.keys() != _BODY or row.kind not in RECORDED:
+            if type(found) is not dict or found.keys() - {_GIVEN} != _BODY or row.kind not in RECORDED:
                 raise ValueError
             recording = cls(
                 id=row.id,
@@ -200,6 +208,8 @@ class Recording:
                 clock_ns=found["clock_ns"],
                 seed=found["seed"],
                 redacted=found["redacted"],
+                mended=_GIVEN in found,
+                given=None if found.get(_GIVEN) is None else _bytes(found[_GIVEN]),
             )
             recording._check()
         except (PlainError, ValueError, TypeError, KeyError):
@@ -216,6 +226,8 @@ class Recording:
         if not (self.clock_ns is None or type(self.clock_ns) is int) or type(self.redacted) is not bool:
             raise ValueError
         if not (self.seed is None or (type(self.seed) is bytes and len(self.seed) == 32)):
+            raise ValueError
+        if self.given is not None and (type(shown["given"]) is not dict or encoded(shown["given"]) != self.given):
             raise ValueError
         for call in self.host_calls:
             if encoded(decoded(call.asked)) != call.asked:

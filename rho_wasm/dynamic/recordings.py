@@ -95,6 +95,12 @@ class Recordings:
             )
             return _rows(connection, where, (tool, json.dumps(sorted(without)), limit))
 
+    def answered(self, tool: str, artifacts: Iterable[str], *, limit: int) -> tuple[RecordingRow, ...]:
+        """The latest recordings in which one of ``artifacts`` answered as ``tool``, the newest first."""
+        with self._database.read() as connection:
+            where = "tool = ? AND kind = 'ok' AND artifact IN (SELECT value FROM json_each(?)) ORDER BY id DESC LIMIT ?"
+            return _rows(connection, where, (tool, json.dumps(sorted(artifacts)), limit))
+
     def get(self, id: int) -> Recording | None:
         """One recording; None where there is none of that id. Raises :class:`Corrupt` if it is damaged."""
         if not 0 < id < 2**63:

@@ -10,6 +10,7 @@ import anyio.to_thread
 from rho_wasm.calls import CallClock, CallMeter
 from rho_wasm.dynamic.answer_diff import answer_diff
 from rho_wasm.dynamic.recording import Recording, decoded, encoded, plain_json
+from rho_wasm.dynamic.replay_arguments import arguments_taken
 from rho_wasm.dynamic.transcript import Divergence, RecordedCapabilities
 from rho_wasm.envelope import answer_of
 from rho_wasm.errors import TooLarge, ToolError
@@ -29,19 +30,36 @@ _DETAIL_CHARS = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayTarget:
-    """The version of a tool that recordings are replayed on. ``limits`` are those of its calls."""
+    """The version of a tool that recordings are replayed on. ``limits`` are those of its calls.
+
+    ``reads_only``: it changes nothing, so more is read past in the arguments of its calls.
+    """
 
     artifact: str
     module: GuestModule
     declaration: ToolDeclaration
     limits: Limits
+    reads_only: bool
     schema: ArgumentSchema
 
     @classmethod
-    def of(cls, artifact: str, module: GuestModule, declaration: ToolDeclaration, limits: Limits) -> ReplayTarget:
+    def of(
+        cls, artifact: str, module: GuestModule, declaration: ToolDeclaration, *, limits: Limits, reads_only: bool
+    ) -> ReplayTarget:
         """Compiles the tool's schema. Raises :class:`rho_wasm.errors.SchemaInvalid`."""
-        schema = ArgumentSchema(declaration.input_schema)
-        return cls(artifact=artifact, module=module, declaration=declaration, limits=limits, schema=schema)
+        return cls(
+            artifact=artifact,
+            module=module,
+            declaration=declaration,
+            limits=limits,
+            reads_only=reads_only,
+            schema=ArgumentSchema(declaration.input_schema),
+        )
+
+    def takes(self, given: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+        """What a call of this version would make of the arguments that a model gave, or why it would refuse them."""
+        schema = self.declaration.input_schema
+        return arguments_taken(given, self.schema, schema, reads_only=self.reads_only)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +69,8 @@ class Replay:
     ``kind`` is ``ok``, ``failed``, ``crashed``, or ``refused`` where the arguments are none by that version's schema.
     ``same`` says that it ended as recorded, to the byte; ``diff`` shows how it did not, and holds what users and guests
     said, as ``detail`` does: inert, but for an operator alone. ``diverged`` is where it asked the host otherwise.
+    ``quarantined``: the version that answered the recorded call is that now. ``as_given``: what the model gave is
+    known, or this version makes of it what the recorded one did; else it may take as it is what was put right then.
     """
 
     id: int
@@ -61,6 +81,8 @@ class Replay:
     recorded_reason: str | None
     recorded_fuel: int | None
     redacted: bool
+    quarantined: bool
+    as_given: bool
     artifact: str
     kind: Kind
     reason: str | None
@@ -81,14 +103,23 @@ class Replay:
 
     @property
     def broke(self) -> bool:
-        """Whether it crashed or timed out where the recorded call worked, having asked the host as that did so far."""
-        return self.worked and self.kind == "crashed" and not self._asked_otherwise
+        """Whether it crashed or timed out where the recorded call worked, having asked the host as that did so far.
+
+        Not where that was a version's which is quarantined now: what such a one answers need not be right.
+        """
+        return self.worked and self.kind == "crashed" and not self._asked_otherwise and not self.quarantined
 
     @property
     def undecided(self) -> bool:
-        """Whether it crashed where the recorded call worked, after asking the host what nobody knows the answer to:
-        that says nothing for it and nothing against it."""
-        return self.worked and self.kind == "crashed" and self._asked_otherwise
+        """Whether it crashed where the recorded call worked, after asking the host what nobody knows the answer to, or
+        where a version that is quarantined now answered: that says nothing for it and nothing against it."""
+        return self.worked and self.kind == "crashed" and not self.broke
+
+    @property
+    def shut_out(self) -> bool:
+        """Whether the recorded call worked, and this version's schema refuses it. It did not run, so it says nothing of
+        how calls end that its callers will make in its place."""
+        return self.worked and self.kind == "refused"
 
     @property
     def costly(self) -> bool:
@@ -118,6 +149,7 @@ class Replay:
             "backtrace": list(self.backtrace),
             "broke": self.broke,
             "undecided": self.undecided,
+            "shut_out": self.shut_out,
             "fuel_ratio": self.fuel_ratio,
             "diverged": divergence,
         }
@@ -133,21 +165,27 @@ class PreparedReplay:
     context: dict[str, Any]
     problems: tuple[str, ...]
     """What is wrong with the arguments by the schema of that version."""
+    quarantined: bool
+    as_given: bool
 
     @classmethod
-    def of(cls, target: ReplayTarget, recording: Recording) -> PreparedReplay:
-        """Blocks for as long as reading the recording takes."""
+    def of(
+        cls, target: ReplayTarget, recording: Recording, *, quarantined: bool = False, as_given: bool = True
+    ) -> PreparedReplay:
+        """Blocks for as long as reading the recording takes. The rest is as :class:`Replay` has it."""
         request = decoded(recording.request)
-        arguments = request["arguments"]
-        return cls(target, recording, arguments, request["context"], target.schema.problems(arguments))
+        given = request["arguments"] if recording.given is None else decoded(recording.given)
+        arguments, problems = target.takes(given)
+        return cls(target, recording, arguments, request["context"], problems, quarantined, as_given)
 
 
 async def replay(sandbox: Sandbox, prepared: PreparedReplay) -> Replay:
     """Runs a recorded call in the sandbox: nothing is granted, nothing outside is touched, and nothing strikes.
 
-    The guest is given the recorded request to the byte, and the recorded clock and seed. Its n-th host call must be the
-    recorded n-th; from the first that is not all are denied, as revoked grants are. It cannot tell a replay from a call
-    but by what the host answers: from a denial, and never from one where it asks what it asked before.
+    The guest is given what a call of its version would be given of what the model gave, which is the recorded request
+    to the byte where its schema is the same, and the recorded clock and seed. Its n-th host call must be the recorded
+    n-th; from the first that is not all are denied, as revoked grants are. It cannot tell a replay from a call but by
+    what the host answers: from a denial, and never from one where it asks what it asked before.
 
     Its limits are its own, as in a call. A bound that follows the recorded fuel, such as twice that, would let a
     version that does next to nothing keep out all that do something: what it needs beyond is told (``costly``).
@@ -160,7 +198,7 @@ async def replay(sandbox: Sandbox, prepared: PreparedReplay) -> Replay:
         # A call of that version would not get as far as the guest.
         detail = "; ".join(prepared.problems)
         refused = ToolError("invalid_arguments", tool=recording.tool, detail=detail)
-        return await _replayed(target, recording, refused, CallMeter(CallClock(0)), None)
+        return await _replayed(prepared, refused, CallMeter(CallClock(0)), None)
     capabilities = RecordedCapabilities(recording.host_calls, clock_ns=recording.clock_ns, seed=recording.seed)
     meter = CallMeter(CallClock(limits.deadline_ms))
     outcome: HandlerResult | ToolError
@@ -178,7 +216,7 @@ async def replay(sandbox: Sandbox, prepared: PreparedReplay) -> Replay:
         if _is_hosts_fault(error, meter, limits):
             raise ToolError("overloaded", tool=recording.tool, detail="the host could not run the call") from None
         outcome = error
-    return await _replayed(target, recording, outcome, meter, capabilities.divergence())
+    return await _replayed(prepared, outcome, meter, capabilities.divergence())
 
 
 def _is_hosts_fault(error: ToolError, meter: CallMeter, limits: Limits) -> bool:
@@ -191,12 +229,9 @@ def _is_hosts_fault(error: ToolError, meter: CallMeter, limits: Limits) -> bool:
 
 
 async def _replayed(
-    target: ReplayTarget,
-    recording: Recording,
-    outcome: HandlerResult | ToolError,
-    meter: CallMeter,
-    diverged: Divergence | None,
+    prepared: PreparedReplay, outcome: HandlerResult | ToolError, meter: CallMeter, diverged: Divergence | None
 ) -> Replay:
+    recording = prepared.recording
     crash = outcome if isinstance(outcome, ToolError) else None
     kind: Kind = "ok"
     if crash is not None:
@@ -213,7 +248,9 @@ async def _replayed(
         recorded_reason=recording.reason,
         recorded_fuel=recording.fuel,
         redacted=recording.redacted,
-        artifact=target.artifact,
+        quarantined=prepared.quarantined,
+        as_given=prepared.as_given,
+        artifact=prepared.target.artifact,
         kind=kind,
         reason=crash.reason if crash is not None else "failed" if kind == "failed" else None,
         limit=None if crash is None else crash.limit,

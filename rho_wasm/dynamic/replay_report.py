@@ -25,8 +25,8 @@ class ReplayReport:
     """The replays of one tool, the newest recording first.
 
     ``skipped`` are lines about recordings that say nothing (damaged, redacted), ``left`` is how many were not replayed:
-    the time was over, or enough had crashed. ``shapes`` are those of the arguments, by recording, where it broke, and
-    ``places`` are where it did, as far as that may be told.
+    the time was over, or enough had crashed. ``left_worked`` of those had answered. ``shapes`` are those of the
+    arguments, by recording, where it broke, and ``places`` are where it did, as far as that may be told.
     """
 
     tool: str
@@ -34,6 +34,7 @@ class ReplayReport:
     replays: tuple[Replay, ...] = ()
     skipped: tuple[str, ...] = ()
     left: int = 0
+    left_worked: int = 0
     shapes: Mapping[int, str]
     places: Mapping[int, str] = field(default_factory=dict)
 
@@ -44,8 +45,14 @@ class ReplayReport:
 
     @property
     def undecided(self) -> tuple[Replay, ...]:
-        """Those that crash where the recorded call answered, after asking the host otherwise."""
+        """Those that crash where the recorded call answered, after asking the host otherwise, or where what answered is
+        quarantined now."""
         return tuple(each for each in self.replays if each.undecided)
+
+    @property
+    def shut_out(self) -> tuple[Replay, ...]:
+        """Those that answered and are refused now: the version's schema takes their arguments no more."""
+        return tuple(each for each in self.replays if each.shut_out)
 
     @property
     def costly(self) -> tuple[Replay, ...]:
@@ -91,8 +98,10 @@ class ReplayReport:
             )
         if broken := len(self.broken):
             parts.append("1 crashes where it answered" if broken == 1 else f"{broken} crash where they answered")
+        withdrawn, undecided = self._undecided()
+        if withdrawn:
+            parts.append(f"{withdrawn} of these crashed where a version answered that is quarantined now")
         if diverged := len(self.diverged):
-            undecided = len(self.undecided)
             crashed = f" ({undecided} and then crashed, which decides nothing)" if undecided else ""
             parts.append(f"of all these {diverged} asked the host otherwise{crashed}")
         if (ratios := self.fuel_ratios()) is not None:
@@ -122,16 +131,38 @@ class ReplayReport:
         return f"{self.tool}: {1 + len(more)} of {_calls(worked)} that worked {crash}"
 
     def doubt(self) -> str:
-        """Why a person has to decide where nothing broke; empty if nobody has to."""
-        if undecided := len(self.undecided):
-            return (
-                f"{undecided} of {_calls(len(self.replays))} of {self.tool} asked the host otherwise and then crashed, "
+        """Why a person has to decide where nothing broke; empty if nobody has to.
+
+        That is so wherever a call that worked was not run to its end: else a version could pass by seeing to that.
+        """
+        withdrawn, undecided = self._undecided()
+        all_calls = f"{_calls(len(self.replays))} of {self.tool}"
+        doubts = []
+        if undecided:
+            doubts.append(
+                f"{undecided} of {all_calls} asked the host otherwise and then crashed, which says neither yes nor no"
+            )
+        if withdrawn:
+            doubts.append(
+                f"{withdrawn} of {all_calls} crashed where a version answered that is quarantined now, "
                 "which says neither yes nor no"
             )
-        if self.left and self.costly:
-            # Else a version could pass by using up the time before its calls are at an end.
-            return f"{self.tool} needed over twice the recorded fuel, so that {_calls(self.left)} had no time"
-        return ""
+        if shut_out := len(self.shut_out):
+            doubts.append(f"{shut_out} of {all_calls} worked and would be refused now: its schema takes them no more")
+        if unsure := sum(each.worked and not each.as_given for each in self.replays):
+            doubts.append(
+                f"{unsure} of {all_calls} had arguments that were put right by another schema, and what was given is "
+                "not kept"
+            )
+        if self.left_worked:
+            why = "needed over twice the recorded fuel, so that" if self.costly else "is slow, or its host was:"
+            doubts.append(f"{self.tool} {why} {_calls(self.left_worked)} that worked had no time")
+        return ", and ".join(doubts)
+
+    def _undecided(self) -> tuple[int, int]:
+        """How many of :attr:`undecided` are so because of a quarantine, and how many for what they asked."""
+        withdrawn = sum(each.quarantined for each in self.undecided)
+        return withdrawn, len(self.undecided) - withdrawn
 
     def as_json(self) -> dict[str, Any]:
         ratios = self.fuel_ratios()
@@ -144,11 +175,13 @@ class ReplayReport:
             "changes": self.changes(),
             "broken": len(self.broken),
             "undecided": len(self.undecided),
+            "shut_out": len(self.shut_out),
             "costly": len(self.costly),
             "diverged": len(self.diverged),
             "fuel_ratio": None if ratios is None else {"median": ratios[0], "highest": ratios[1]},
             "skipped": list(self.skipped),
             "left": self.left,
+            "left_worked": self.left_worked,
             "replays": [each.as_json() for each in self.replays],
         }
 

@@ -108,7 +108,7 @@ class DynamicSource:
             recorder=self._recorder,
             failed=self._teller.tell_from,
         )
-        self._replayer = Replayer(store, sandbox, modules=self._modules, limits=maker.limits)
+        self._replayer = Replayer(store, sandbox, modules=self._modules, offers=maker)
         self._gates = SwitchGates(
             store,
             sandbox,

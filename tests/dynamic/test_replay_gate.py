@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -33,9 +32,6 @@ def anyio_backend(slow_on_trio: str) -> str:
     return slow_on_trio
 
 
-BURNS = (
-    "(local.set $len (i32.const 100)) (loop $l (br_if $l (local.tee $len (i32.sub (local.get $len) (i32.const 1)))))"
-)
 SECRET = "the-secret-of-another-session"
 
 
@@ -316,30 +312,6 @@ async def test_a_call_that_failed_holds_no_successor_and_pushes_none_out_that_wo
         for _ in range(3):
             await bench.call("calc", {"n": False})
         assert (await rejected(bench, artifact("calc", body=TRAPS_IF_TOLD))).gate == "replay"
-
-
-async def test_what_a_quarantined_version_answered_is_ignored(cache: NativeCache) -> None:
-    async with open_bench(cache, policy=policy()) as bench:
-        await bench.go(artifact("calc", body=TRAPS_IF_TOLD))
-        await bench.call("calc", {"n": False})
-        for _ in range(3):
-            await bench.call("calc", {"n": True})
-        assert [each.active for each in bench.store.quarantines("calc")] == [True]
-        live = await bench.go(artifact("calc", body=TRAPS, salt=1))
-        assert bench.store.verdicts(live.number)[1].problems == ()
-
-
-async def test_a_version_that_uses_up_the_time_of_the_gate_needs_a_persons_yes(cache: NativeCache) -> None:
-    async with open_bench(cache, policy=policy()) as bench:
-        await bench.go(artifact("calc"))
-        await bench.call("calc")
-        await bench.source.write_recordings()
-        (report,) = await bench.source.replay(bench.store.recordings.rows(), against=artifact("calc", body=BURNS))
-    assert len(report.costly) == 1
-    assert report.summary().endswith("1 over twice that recorded")
-    assert report.doubt() == ""
-    assert "so that 2 recorded calls had no time" in replace(report, left=2).doubt()
-    assert replace(report, replays=(), left=2).doubt() == ""
 
 
 async def test_a_damaged_recording_is_skipped_and_said(cache: NativeCache, store: Store) -> None:
