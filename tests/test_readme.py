@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -155,6 +156,24 @@ def test_what_a_tool_may_touch_is_as_printed(tmp_path: Path) -> None:
     assert made["lookup"].name == "invoice.lookup"
 
 
+def test_the_limits_in_the_readme_are_those_of_a_host_and_its_grant_of_a_programs_capability_is_one() -> None:
+    from rho_wasm import Limits, Policy, capability
+    from rho_wasm.limits import MIB
+
+    limits, told = Limits(), " ".join(README.split())
+    has = f"{limits.fuel:,} units of fuel (about half a second of arithmetic), {limits.deadline_ms // 1000} s and"
+    assert f"{has} {limits.memory_bytes // MIB} MiB, and its request and its answer" in told
+    assert limits.request_bytes == limits.answer_bytes == MIB
+
+    @capability("invoice.lookup", read_only=True)
+    async def lookup(number: str) -> str:
+        return number
+
+    [(line, table)] = re.findall(r"in a policy `(.*?)` under `\[(.*?)\]`", told)
+    policy = Policy.parse(tomllib.loads(f"[{table.replace('NAME', 'bill')}]\n{line}"), capabilities=[lookup])
+    assert list(policy.grants_for("bill")) == ["invoice.lookup"]
+
+
 def test_the_figures_of_engines_in_the_readme_are_those_that_hold() -> None:
     from rho_wasm import HostLimits
     from rho_wasm.limits import MIB
@@ -206,15 +225,14 @@ def test_an_mcp_client_goes_the_whole_way_as_printed(made_engines: Mapping[str, 
     lay_files(tmp_path)
     [program] = of_section(section, "python")
     (tmp_path / "program.py").write_text(program.text, encoding="utf-8")
-    # The SDK hands only some variables on, so the program that it finds on its path is one with this user's engines.
-    own = tmp_path / "programs" / "rho-wasm"
-    own.parent.mkdir()
+    # The SDK hands only some variables on, so the program that is there as printed is one with this user's engines.
+    own = tmp_path / ".venv" / "bin" / "rho-wasm"
+    own.parent.mkdir(parents=True)
     variables = " ".join(shlex.quote(f"{name}={value}") for name, value in made_engines.items())
     own.write_text(f'#!/bin/sh\nexec env {variables} {shlex.join(command_here(".venv/bin/rho-wasm"))} "$@"\n')
     own.chmod(0o755)
     assert run_here(engines, tmp_path, made_engines).returncode == 0
-    path = {"PATH": f"{own.parent}{os.pathsep}{os.environ['PATH']}"}
-    ended = run_here(".venv/bin/python program.py", tmp_path, path)
+    ended = run_here(".venv/bin/python program.py", tmp_path)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     *tested, answer = ended.stdout.splitlines()
     (wrong,), (right,) = (json.loads(line)["cases"] for line in tested)
