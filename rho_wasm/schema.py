@@ -134,8 +134,8 @@ class ArgumentSchema:
             errors = self._errors(instance)
         except ValueError:
             return (_not_json(instance) or f"{self._whole}: something in it JSON cannot say",)
-        looks = _Looks(_MAX_SPELLING_LOOKS)
-        lines = dict.fromkeys(line for error in errors for line in self._lines(error, instance, looks))
+        spelling = _Looks(_MAX_SPELLING_LOOKS)
+        lines = dict.fromkeys(line for error in errors for line in self._lines(error, instance, spelling))
         return tuple(itertools.islice(lines, _MAX_PROBLEMS)) or (f"{self._whole}: no match for the tool's schema",)
 
     def _fits(self, instance: Any, size: tuple[int, int] | None) -> bool:
@@ -159,7 +159,7 @@ class ArgumentSchema:
                 return (error,)
         return ()
 
-    def _lines(self, error: jsonschema_rs.ValidationError, instance: Any, looks: _Looks) -> Iterable[str]:
+    def _lines(self, error: jsonschema_rs.ValidationError, instance: Any, spelling: _Looks) -> Iterable[str]:
         parent = _follow(self._schema, error.schema_path[:-1])
         place = error.instance_path
         match error.kind:
@@ -172,7 +172,7 @@ class ArgumentSchema:
                 allowed = _follow(parent, ["properties"])
                 known = _list(sorted(allowed), most=20) if isinstance(allowed, dict) and allowed else "none"
                 for name in names[:_MAX_PROBLEMS]:
-                    meant = _meant(name, allowed, _follow(instance, place), looks)
+                    meant = _meant(name, allowed, _follow(instance, place), spelling)
                     yield f"{_path([*place, name])}: unknown key, {meant}allowed: {known}"
             case kind:
                 given = _shown(_follow(instance, place))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import functools
+import json
 from typing import Any
 
 import pytest
@@ -78,7 +78,7 @@ async def test_what_cannot_be_read_says_what_was_given_and_what_is_wanted() -> N
     [
         ("x" * 2**20, "request_bytes=1048576", "more than 1,048,576 bytes (Limits.request_bytes): give less at once"),
         ([0] * 100_000, "items=100000", "more than 100,000 items (Limits.items): give less at once"),
-        (functools.reduce(lambda inner, _: [inner], range(64), 0), "depth=64", "a depth of more than 64"),
+        (json.loads("[" * 64 + "]" * 64), "depth=64", "a depth of more than 64"),
     ],
 )
 async def test_arguments_over_a_bound_say_which_and_what_to_do(given: Any, bound: str, words: str) -> None:
