@@ -77,7 +77,7 @@ class Raised(RhoError):
         self.message = message
         self.type = type
         self.trace = trace
-        super().__init__(f"{type}: {message}" if type else message)
+        super().__init__(": ".join(part for part in (type, message) if part) or "an exception that says nothing")
 
 
 def request(tool: str, arguments: Mapping[str, Any], *, context: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -245,7 +245,8 @@ def _raised(raised: Any) -> Raised:
 
 
 def _trace_line(line: str) -> str:
-    return inert(line[:MAX_TRACE_WIDTH], limit=10 * MAX_TRACE_WIDTH)[:MAX_TRACE_WIDTH]
+    # "ValueError: " of one without a text.
+    return inert(line[:MAX_TRACE_WIDTH].removesuffix(": "), limit=10 * MAX_TRACE_WIDTH)[:MAX_TRACE_WIDTH]
 
 
 def _kind(value: Any) -> str:

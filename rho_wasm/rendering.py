@@ -92,7 +92,7 @@ def error_text(name: str, error: ToolError) -> str:
     bound = error.reason
     if error.limit is not None:
         bound += f", {error.limit}" + (f"={error.value}" if error.value is not None else "")
-    parts = [inert(error.detail).rstrip(". "), _WHAT_TO_DO.get(error.reason, "")]
+    parts = [inert(error.detail).rstrip(".:; "), _WHAT_TO_DO.get(error.reason, "")]
     said = "; ".join(part for part in parts if part)
     return f"{name} {_HAPPENED.get(KINDS.get(error.reason, 'crashed'), 'failed')} ({bound}): {said}."
 

@@ -173,6 +173,21 @@ def test_what_a_guest_raised_is_bounded_and_inert() -> None:
     assert raised.trace[0].startswith("line 0 ")
 
 
+@pytest.mark.parametrize(
+    ("raised", "text"),
+    [
+        ({"type": "MemoryError", "message": ""}, "MemoryError"),
+        ({"message": ""}, "an exception that says nothing"),
+        ({"type": "ValueError", "message": "no"}, "ValueError: no"),
+    ],
+)
+def test_an_exception_without_a_text_is_told_by_its_type_alone(raised: dict[str, Any], text: str) -> None:
+    with pytest.raises(Raised) as caught:
+        parse({"raised": {**raised, "trace": ["tool.py:1 in f: g()", "KeyError: "]}})
+    assert str(caught.value) == text
+    assert caught.value.trace == ("tool.py:1 in f: g()", "KeyError")
+
+
 def test_raised_needs_a_message_only() -> None:
     with pytest.raises(Raised) as caught:
         parse({"raised": {"message": "boom"}})

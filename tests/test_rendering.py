@@ -88,6 +88,12 @@ def test_a_call_without_an_answer_reads_as_one_line_with_tool_and_reason_and_wha
         assert f"({reason}, fuel=7): two\\nlines; " in text or f"({reason}, fuel=7): two\\nlines." in text
 
 
+@pytest.mark.parametrize("detail", ["MemoryError:", "MemoryError: ", "MemoryError."])
+def test_a_detail_that_ends_in_a_mark_goes_on_without_it(detail: str) -> None:
+    text = error_text("t", ToolError("out_of_memory", tool="t", detail=detail))
+    assert text.startswith("t crashed (out_of_memory): MemoryError; it needed")
+
+
 def test_a_cut_ends_at_a_line_if_one_ends_in_the_second_half() -> None:
     assert cut_at_line("aaaa\nbbbb\ncccc", 12) == "aaaa\nbbbb\n"
     assert cut_at_line("aa\n" + "b" * 20, 12) == "aa\n" + "b" * 9

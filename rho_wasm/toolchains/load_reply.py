@@ -83,7 +83,7 @@ def _has_keys(error: dict[str, Any], known: Mapping[str, type]) -> bool:
 
 def _fault(error: dict[str, Any], file: str) -> Diagnostic:
     return Diagnostic(
-        inert(error["message"], limit=_MESSAGE_CHARS),
+        inert(error["message"].removesuffix(": "), limit=_MESSAGE_CHARS),
         file=inert(file, limit=128),
         line=_number(error.get("line")),
         column=_number(error.get("column")),

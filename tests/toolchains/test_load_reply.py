@@ -48,6 +48,12 @@ def test_an_error_becomes_a_diagnostic_with_its_place() -> None:
     assert str(first) == "tool.py:3:1: error: invalid syntax\\x1b[2J\n    def f(:"
 
 
+def test_an_exception_without_a_text_is_told_by_its_type_alone() -> None:
+    with pytest.raises(BuildError) as failed:
+        _read({"error": {"message": "MemoryError: "}})
+    assert failed.value.diagnostics[0].message == "MemoryError"
+
+
 def test_several_faults_become_as_many_diagnostics() -> None:
     others = [{"message": f"m{number}", "line": number} for number in range(1, 40)]
     with pytest.raises(BuildError) as failed:
