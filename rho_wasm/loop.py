@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -20,11 +21,13 @@ from rho_wasm.messages import (
     tool_message,
 )
 from rho_wasm.offered import ToolSnapshot
+from rho_wasm.option_checks import check_function, check_kind, check_whole
 from rho_wasm.plain import encode, plain
 from rho_wasm.rendering import model_text, value_text
 from rho_wasm.results import Failed, Ok, ToolResult
 from rho_wasm.runner import ToolRunner
 from rho_wasm.tools import Tool
+from rho_wasm.untrusted import type_name
 
 __all__ = ["KeepDetails", "LoopOutcome", "Model", "OnToolError", "Retry", "ToolLoop", "retry"]
 
@@ -104,14 +107,15 @@ class ToolLoop:
         on_tool_error: OnToolError = "report",
         keep_details: KeepDetails = False,
     ) -> None:
+        check_function(model, "a model is an async function (messages, tools)")
+        check_kind(runner, ToolRunner, "a loop runs calls with a ToolRunner")
         if mode not in ("auto", "manual"):
             raise ValueError(f"mode is 'auto' or 'manual', not {mode!r}")
         if not isinstance(on_tool_error, Retry) and on_tool_error not in ("report", "abort"):
             raise ValueError(f"on_tool_error is 'report', 'abort' or retry(n), not {on_tool_error!r}")
-        if not callable(keep_details) and (keep_details is True or keep_details < 0):
-            raise ValueError("keep_details is False, a number of bytes or a function")
-        if max_turns < 1:
-            raise ValueError("max_turns is at least 1")
+        if keep_details is not False and not callable(keep_details):
+            check_whole(keep_details, "keep_details is False, a function or a number of bytes, which", least=0)
+        check_whole(max_turns, "max_turns", least=1)
         self.model = model
         self.runner = runner
         self.mode = mode
@@ -146,7 +150,7 @@ class ToolLoop:
                 if turns == self.max_turns:
                     return LoopOutcome(status="max_turns", halted_reason="max_turns", messages=history)
                 turns += 1
-                said = assistant_message(await self.model(for_model(history), snapshot.list()))
+                said = assistant_message(await _awaited(self.model(for_model(history), snapshot.list())))
                 history.append(said)
                 calls = said["tool_calls"] = [
                     readable(call) if self._is_manual(call, snapshot) else call for call in said["tool_calls"]
@@ -273,6 +277,14 @@ class ToolLoop:
         except PlainError:
             return None
         return details
+
+
+def _awaited(answer: Any) -> Awaitable[Mapping[str, Any]]:
+    if not inspect.isawaitable(answer):
+        raise TypeError(
+            f"a model is awaited: make it an async function (messages, tools), this one answered a {type_name(answer)}"
+        )
+    return answer
 
 
 def _may_retry(result: ToolResult, tool: Tool | None) -> bool:

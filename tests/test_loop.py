@@ -539,13 +539,22 @@ async def test_a_model_that_answers_no_assistant_message_is_the_hosts_error(answ
         {"mode": "half"},
         {"on_tool_error": "ignore"},
         {"keep_details": True},
+        {"keep_details": "all"},
         {"keep_details": -1},
+        {"max_turns": "3"},
         {"max_turns": 0},
     ],
 )
-def test_options_that_mean_nothing_are_value_errors(options: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=next(iter(options))):
+def test_options_that_mean_nothing_are_refused_by_their_names(options: dict[str, Any]) -> None:
+    with pytest.raises((TypeError, ValueError), match=f"^{next(iter(options))} is "):
         loop_of(Model(), **options)
+
+
+async def test_a_model_that_cannot_be_awaited_is_a_type_error_that_says_so() -> None:
+    with pytest.raises(TypeError, match=r"a model is an async function .*, not a dict"):
+        ToolLoop({}, runner_of())  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"a model is awaited: make it an async function .* answered a dict"):
+        await ToolLoop(lambda messages, tools: {"content": "hi"}, runner_of()).run([USER])  # type: ignore[arg-type, return-value]
 
 
 @pytest.mark.parametrize("times", [0, -1, True, 1.5])
