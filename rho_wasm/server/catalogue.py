@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
-from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
-from mcp.shared.exceptions import MCPError
-from mcp_types import INVALID_PARAMS
 from mcp_types.methods import serialize_server_result
 from mcp_types.version import LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
@@ -20,15 +15,13 @@ from rho_wasm.adapters.mcp import HEADER_KEY, tool_to_mcp
 from rho_wasm.frozen import thaw
 from rho_wasm.offered import ToolSnapshot
 from rho_wasm.registry import ToolRegistry
+from rho_wasm.server.pages import PAGE, Listed, Page, Pages, weight_of
 from rho_wasm.tools import Tool
 from rho_wasm.untrusted import inert
 
 __all__ = ["CALL_TOOL", "Catalogue", "offered_here"]
 
 _Told: TypeAlias = tuple[str, Mapping[str, Any]]
-
-PAGE = 1_000
-"""Tools of one ``tools/list``. Clients that read the first page only are common, so it is large."""
 
 _MAX_SESSIONS = 1_000
 _MAX_HEADERS = 1_000
@@ -64,7 +57,7 @@ class Catalogue:
     """What ``registry`` offers, as ``tools/list`` has it. ``eager`` lists :data:`CALL_TOOL` too.
 
     A tool is made ready once, and again only when it is another. One that the protocol cannot show is not listed: it
-    must not take the others along. A page has ``page`` tools.
+    must not take the others along. A page has ``page`` tools at most.
     """
 
     def __init__(self, registry: ToolRegistry, *, eager: bool = False, page: int = PAGE) -> None:
@@ -72,30 +65,19 @@ class Catalogue:
         self._page = page
         self._eager = eager
         self.has_call_tool = eager and registry.lookup("call_tool") is None
-        self._of: dict[bool, ToolSnapshot | None] = {True: None, False: None}
-        self._shown: dict[bool, dict[str, tuple[Tool, dict[str, Any] | None]]] = {True: {}, False: {}}
+        self._pages: dict[bool, tuple[ToolSnapshot, Pages] | None] = {True: None, False: None}
+        self._shown: dict[bool, dict[str, tuple[Tool, Listed | None]]] = {True: {}, False: {}}
         self._headers: dict[str, tuple[Tool, Mapping[str, Any] | None]] = {}
         self._known: tuple[ToolSnapshot, Mapping[str, _Told]] | None = None
         self._heard: OrderedDict[str, Mapping[str, _Told]] = OrderedDict()
 
-    def page(self, cursor: str | None, *, version: str, session: str) -> dict[str, Any]:
-        """The result of ``tools/list``, whose client has heard of all tools with its last page.
+    def page(self, cursor: str | None, *, version: str, session: str) -> Page:
+        """What ``tools/list`` answers, whose client has heard of all tools with its last page.
 
         Raises MCPError for a cursor that was never given out.
         """
-        shown = self._listed(newest=version in MODERN_PROTOCOL_VERSIONS)
-        names = sorted(shown)
-        start = 0 if cursor is None else bisect_right(names, _name_of(cursor))
-        page: dict[str, Any] = {
-            "tools": [shown[name] for name in names[start : start + self._page]],
-            "resultType": "complete",
-            # They may change at any moment: nothing is said for longer than it is true.
-            "ttlMs": 0,
-            "cacheScope": "private",
-        }
-        if start + self._page < len(names):
-            page["nextCursor"] = base64.urlsafe_b64encode(names[start + self._page - 1].encode()).decode()
-        elif self._eager:
+        page = self._listed(newest=version in MODERN_PROTOCOL_VERSIONS).after(cursor)
+        if self._eager and page.is_last:
             self._hears(session, self._told())
         return page
 
@@ -156,23 +138,33 @@ class Catalogue:
         while len(self._heard) > _MAX_SESSIONS:
             self._heard.popitem(last=False)
 
-    def _listed(self, *, newest: bool) -> dict[str, dict[str, Any]]:
+    def _listed(self, *, newest: bool) -> Pages:
         snapshot = self._registry.snapshot()
-        if snapshot is not self._of[newest]:
-            before = self._shown[newest]
-            made: dict[str, tuple[Tool, dict[str, Any] | None]] = {}
-            for tool in snapshot.list():
-                known = before.get(tool.name)
-                if offered_here(tool):
-                    made[tool.name] = known if known and known[0] is tool else (tool, _shown(tool, newest=newest))
-            self._shown[newest], self._of[newest] = made, snapshot
-        listed = {name: shown for name, (_, shown) in self._shown[newest].items() if shown is not None}
+        known = self._pages[newest]
+        if known is None or known[0] is not snapshot:
+            known = self._pages[newest] = snapshot, self._pages_of(snapshot, newest=newest)
+        return known[1]
+
+    def _pages_of(self, snapshot: ToolSnapshot, *, newest: bool) -> Pages:
+        tools = {tool.name: tool for tool in snapshot.list() if offered_here(tool)}
+        before = self._shown[newest]
+        made = {name: before[name] for name, tool in tools.items() if name in before and before[name][0] is tool}
+        self._shown[newest] = made
+
+        def show(name: str) -> Listed | None:
+            if self.has_call_tool and name == CALL_TOOL["name"]:
+                return Listed(dict(CALL_TOOL), weight_of(CALL_TOOL))
+            if name not in made:
+                made[name] = tools[name], _shown(tools[name], newest=newest)
+            return made[name][1]
+
+        untrusted = {name: tool.untrusted for name, tool in tools.items()}
         if self.has_call_tool:
-            listed["call_tool"] = dict(CALL_TOOL)
-        return listed
+            untrusted[CALL_TOOL["name"]] = False
+        return Pages(untrusted, show=show, most=self._page)
 
 
-def _shown(tool: Tool, *, newest: bool) -> dict[str, Any] | None:
+def _shown(tool: Tool, *, newest: bool) -> Listed | None:
     """``tool`` as it is listed; None where the protocol's own schema refuses it."""
     shown = tool_to_mcp(tool, newest=newest)
     page = {"tools": [shown], "resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
@@ -180,14 +172,7 @@ def _shown(tool: Tool, *, newest: bool) -> dict[str, Any] | None:
         serialize_server_result("tools/list", LATEST_MODERN_VERSION if newest else LATEST_HANDSHAKE_VERSION, page)
     except ValidationError:
         return None
-    return shown
-
-
-def _name_of(cursor: str) -> str:
-    try:
-        return base64.urlsafe_b64decode(cursor.encode("ascii")).decode()
-    except (UnicodeError, binascii.Error):
-        raise MCPError(INVALID_PARAMS, "Invalid cursor") from None
+    return Listed(shown, weight_of(shown))
 
 
 def _described(name: str, description: str, input_schema: Mapping[str, Any]) -> str:

@@ -27,6 +27,7 @@ from rho_wasm.server.calling import Calls
 from rho_wasm.server.catalogue import Catalogue
 from rho_wasm.server.changes import ToolChanges
 from rho_wasm.server.feed import EventFeed
+from rho_wasm.server.listing import Listing
 from rho_wasm.server.session_desk import peer_of
 from rho_wasm.server.sessions import Domain, session_of
 from rho_wasm.server.shares import Shares
@@ -70,15 +71,16 @@ class McpServer(Server[Domain]):
             self.changes.bus, max_subscriptions=_MAX_SUBSCRIPTIONS, max_buffered_events=_WAITING_CHANGES
         )
         self._shares = Shares(_MAX_SUBSCRIPTIONS)
-        self._catalogue = Catalogue(runner.registry, eager=eager)
-        self._calls = Calls(runner, self._catalogue, eager=eager)
+        self.catalogue = Catalogue(runner.registry, eager=eager)
+        listing = Listing(self.catalogue)
+        self._calls = Calls(runner, self.catalogue, eager=eager)
         super().__init__(
             name,
             version=importlib.metadata.version("rho-wasm"),
             instructions=_instructions(runner, eager=eager),
             lifespan=self._domain,
-            get_tool_input_schema=self._catalogue.input_schema,
-            on_list_tools=self._list,  # type: ignore[arg-type]  # The SDK takes dicts; its overload names models only.
+            get_tool_input_schema=self.catalogue.input_schema,
+            on_list_tools=listing.handle,  # type: ignore[arg-type]  # The SDK takes dicts; its overload names models only.
             on_call_tool=self._calls.call,  # type: ignore[arg-type]
             on_subscriptions_listen=self._listen,
         )
@@ -86,6 +88,7 @@ class McpServer(Server[Domain]):
             "notifications/initialized", types.NotificationParams, self.changes.tell_older_client
         )
         security = RequestStateSecurity(keys=[secrets.token_bytes(32)], ttl=ANSWER_S, bind_principal=session_of)
+        self.middleware.append(listing)
         self.middleware.append(RequestStateBoundary(security, default_audience=name))
         if feed is not None:
             feed.subscribe(self._hear)
@@ -107,12 +110,6 @@ class McpServer(Server[Domain]):
             group.start_soon(self.changes.run)
             yield Domain.new()
             group.cancel_scope.cancel()
-
-    async def _list(
-        self, ctx: ServerRequestContext[Domain, Any], params: types.PaginatedRequestParams | None
-    ) -> dict[str, Any]:
-        cursor = None if params is None else params.cursor
-        return self._catalogue.page(cursor, version=ctx.protocol_version, session=session_of(ctx))
 
     async def _listen(
         self, ctx: ServerRequestContext[Domain, Any], params: types.SubscriptionsListenRequestParams

@@ -9,13 +9,14 @@ from mcp import MCPError
 
 from rho_wasm.registry import ToolRegistry
 from rho_wasm.server.catalogue import Catalogue
+from rho_wasm.server.pages import Listed, Pages
 from rho_wasm.testing import FakeSource
 from tests.helpers import OBJECT, echo
-from tests.server.serving import NEWEST, OLDER
+from tests.server.serving import NEWEST, OLDER, client_of, server_of
 
 
 def listed(catalogue: Catalogue, cursor: str | None = None, *, version: str = NEWEST) -> dict[str, Any]:
-    return catalogue.page(cursor, version=version, session="s")
+    return catalogue.page(cursor, version=version, session="s").result
 
 
 def names(page: dict[str, Any]) -> list[str]:
@@ -33,6 +34,58 @@ def test_many_tools_come_in_pages_that_go_on_after_a_name_whatever_switches_mean
     last = listed(catalogue, second["nextCursor"])
     assert names(last) == ["e"]
     assert "nextCursor" not in last
+
+
+def test_a_page_ends_before_its_bytes_and_the_hosts_own_tools_are_on_the_first_one() -> None:
+    kind = {"type": ["string", "null"]}
+    wide = {**OBJECT, "properties": {f"p{n}": kind for n in range(1_200)}}
+    written = FakeSource(*(echo(f"a{number}", input_schema=wide, untrusted=True) for number in range(4)))
+    catalogue = Catalogue(ToolRegistry([echo("own")], sources=[written]))
+    first = listed(catalogue)
+    second = listed(catalogue, first["nextCursor"])
+    assert (names(first), names(second)) == (["own", "a0", "a1"], ["a2", "a3"])
+    assert "nextCursor" not in second
+
+
+def test_a_tool_that_is_more_than_a_page_has_one_of_its_own_and_each_is_made_ready_when_it_is_asked_for() -> None:
+    made: list[str] = []
+
+    def show(name: str) -> Listed | None:
+        made.append(name)
+        return None if name == "none" else Listed({"name": name}, 300 * 1024)
+
+    pages = Pages(dict.fromkeys(["a", "b", "c", "none"], True), show=show)
+    first = pages.after(None)
+    assert (names(first.result), made) == (["a"], ["a", "b"])
+    second = pages.after(first.result["nextCursor"])
+    third = pages.after(second.result["nextCursor"])
+    assert (names(second.result), names(third.result), third.is_last) == (["b"], ["c"], True)
+
+
+def test_a_page_is_made_once_for_all_and_again_when_a_tool_is_another() -> None:
+    registry = ToolRegistry([echo(name) for name in "abc"])
+    catalogue = Catalogue(registry, page=2)
+    first = catalogue.page(None, version=NEWEST, session="s")
+    assert catalogue.page(None, version=NEWEST, session="other") is first
+    cursor = first.result["nextCursor"]
+    assert catalogue.page(cursor, version=NEWEST, session="s") is catalogue.page(cursor, version=NEWEST, session="t")
+    assert catalogue.page(None, version=OLDER, session="s") is not first
+    registry.register(echo("aa"))
+    again = catalogue.page(None, version=NEWEST, session="s")
+    assert names(again.result) == ["a", "aa"]
+    assert again.result["tools"][0] is first.result["tools"][0]
+
+
+@pytest.mark.parametrize("version", [NEWEST, OLDER])
+@pytest.mark.anyio
+async def test_what_the_sdk_makes_of_a_page_is_kept_for_the_next_client(version: str) -> None:
+    server = server_of(echo("a"), echo("b"))
+    async with client_of(server, version) as one, client_of(server, version) as other:
+        shown = [await client.list_tools() for client in (one, one, other)]
+    assert [[tool.name for tool in each.tools] for each in shown] == [["a", "b"]] * 3
+    page = server.catalogue.page(None, version=version, session="s")
+    assert list(page.wire) == [version]
+    assert page.wire[version]["tools"] == [tool.model_dump(by_alias=True, exclude_none=True) for tool in shown[0].tools]
 
 
 @pytest.mark.parametrize("cursor", ["é", "a", "\ud800"])
