@@ -39,6 +39,15 @@ def test_module_rho_exports_what_its_types_say(quickjs: Bench) -> None:
     assert error["hint"] == f'"rho" exports {", ".join(sorted(exports))}'
 
 
+def test_nothing_of_the_sdk_but_console_is_there_without_an_import_as_the_readme_says(quickjs: Bench) -> None:
+    [names] = re.findall(r'`import \{ (.*) \} from "rho"`; only `console`', _README.read_text(encoding="utf-8"))
+    exports = quickjs.answer("return Object.keys(await import('rho'))")["ok"]
+    assert set(names.split(", ")) <= set(exports)
+    there = f"{[*exports, 'console']!r}.filter((name) => name in globalThis)"
+    loaded = quickjs.load(f"/** Tries. */ export function t() {{ return {there} }}")
+    assert loaded.call("t", {}) == {"ok": ["console"]}
+
+
 def test_recursion_goes_as_deep_as_the_readme_says(quickjs: Bench) -> None:
     assert "at about 1,500 calls" in _README.read_text(encoding="utf-8")
     assert quickjs.answer("const f = (n) => n ? 1 + f(n - 1) : 0; return f(1500)") == {"ok": 1500}
