@@ -19,7 +19,7 @@ from rho_wasm.errors import SchemaInvalid
 from rho_wasm.frozen import thaw
 from rho_wasm.schema_cost import ErrorCounter, TooMuchError, WorkCounter, profile
 from rho_wasm.schema_graph import SchemaGraph
-from rho_wasm.spelling import near_ones
+from rho_wasm.spelling import Enough, Looks, near_ones
 from rho_wasm.untrusted import inert, type_name
 
 __all__ = ["ArgumentSchema"]
@@ -134,7 +134,7 @@ class ArgumentSchema:
             errors = self._errors(instance)
         except ValueError:
             return (_not_json(instance) or f"{self._whole}: something in it JSON cannot say",)
-        spelling = _Looks(_MAX_SPELLING_LOOKS)
+        spelling = Looks(_MAX_SPELLING_LOOKS)
         lines = dict.fromkeys(line for error in errors for line in self._lines(error, instance, spelling))
         return tuple(itertools.islice(lines, _MAX_PROBLEMS)) or (f"{self._whole}: no match for the tool's schema",)
 
@@ -159,7 +159,7 @@ class ArgumentSchema:
                 return (error,)
         return ()
 
-    def _lines(self, error: jsonschema_rs.ValidationError, instance: Any, spelling: _Looks) -> Iterable[str]:
+    def _lines(self, error: jsonschema_rs.ValidationError, instance: Any, spelling: Looks) -> Iterable[str]:
         parent = _follow(self._schema, error.schema_path[:-1])
         place = error.instance_path
         match error.kind:
@@ -179,25 +179,13 @@ class ArgumentSchema:
                 yield f"{_path(place) or self._whole}: got {given}, wanted {_wanted(kind, parent)}"
 
 
-class _Looks:
-    """Counts what is looked at, and raises :class:`TooMuchError` from then on where it was enough."""
-
-    def __init__(self, most: int) -> None:
-        self._left = most
-
-    def __call__(self, times: int) -> None:
-        self._left -= times
-        if self._left < 0:
-            raise TooMuchError
-
-
-def _meant(name: str, allowed: Any, given: Any, looks: _Looks) -> str:
+def _meant(name: str, allowed: Any, given: Any, looks: Looks) -> str:
     """What an unknown key was probably meant for, of what is allowed and was not given; nothing if that is unclear."""
     if not isinstance(allowed, dict) or not isinstance(given, dict):
         return ""
     try:
         near = near_ones(name, (each for each in allowed if each not in given), look=looks)
-    except TooMuchError:
+    except Enough:
         return ""
     return f"did you mean '{inert(near[0], limit=40)}'? " if near else ""
 

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Callable, Iterable
 from typing import Final
 
-__all__ = ["did_you_mean", "near_ones", "nearest", "one_slip_apart"]
+__all__ = ["Enough", "Looks", "did_you_mean", "near_ones", "nearest", "one_slip_apart"]
 
 _LIKENESS: Final = 0.7
 _LEAST_CHARS: Final = 3
@@ -17,6 +17,22 @@ _LIKE_CHARS: Final = 64
 """Of names that are compared by their likeness, which takes as long as their lengths multiplied."""
 _NAMES_A_LOOK: Final = 8
 _CHARS_A_LOOK: Final = 32
+
+
+class Enough(Exception):
+    """There is more to compare than was to be looked at."""
+
+
+class Looks:
+    """Counts looks, and raises :class:`Enough` from then on where there are more than ``most``."""
+
+    def __init__(self, most: int) -> None:
+        self._left = most
+
+    def __call__(self, times: int) -> None:
+        self._left -= times
+        if self._left < 0:
+            raise Enough
 
 
 def near_ones(name: str, known: Iterable[str], *, look: Callable[[int], None]) -> tuple[str, ...]:

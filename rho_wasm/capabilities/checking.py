@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, Union
 
 from pydantic import BaseModel, ValidationError
@@ -17,6 +17,7 @@ from pydantic.fields import FieldInfo
 
 from rho_wasm.counting import items_of
 from rho_wasm.errors import CapabilityError
+from rho_wasm.spelling import Enough, Looks, near_ones
 from rho_wasm.untrusted import inert
 
 __all__ = ["TYPED_ITEMS", "ArgumentsCheck", "problem_text"]
@@ -26,17 +27,23 @@ TYPED_ITEMS: Final = 10_000
 ``Any``, may have as many as a request has."""
 _TOLD_PROBLEMS: Final = 100
 """So many are looked through for the first of them."""
+_NEAR_LOOKS: Final = 80
+"""For what a guest meant, which may ask again and again: some 0.3 ms."""
+_TOLD_NAMES: Final = 12
+_NAME_CHARS: Final = 64
 
 
 class ArgumentsCheck:
     """Makes a model of arguments, once it is sure that this does not take long."""
 
-    __slots__ = ("_closed", "_free", "_model", "_names")
+    __slots__ = ("_closed", "_free", "_model", "_names", "_required")
 
     def __init__(self, model: type[BaseModel]) -> None:
         self._model = model
         self._closed = model.model_config.get("extra") == "forbid"
-        self._names = frozenset(name for key, field in model.model_fields.items() for name in _names(model, key, field))
+        named = [(_names(model, key, field), field) for key, field in model.model_fields.items()]
+        self._names = dict.fromkeys(name for names, _ in named for name in names)
+        self._required = tuple(names for names, field in named if field.is_required())
         self._free = frozenset(
             name
             for key, field in model.model_fields.items()
@@ -49,8 +56,7 @@ class ArgumentsCheck:
         items = 0
         for name, value in arguments.items():
             if self._closed and name not in self._names:
-                told = f"{inert(name, limit=120)}: Extra inputs are not permitted"
-                raise CapabilityError("invalid_arguments", told, capability=capability)
+                raise CapabilityError("invalid_arguments", self._unknown(name, arguments), capability=capability)
             if name not in self._free:
                 items += items_of(value, most=TYPED_ITEMS - items)
             if items > TYPED_ITEMS:
@@ -61,6 +67,25 @@ class ArgumentsCheck:
         except ValidationError as error:
             told = problem_text(error, whole="arguments")
             raise CapabilityError("invalid_arguments", told, capability=capability) from None
+
+    def _unknown(self, name: str, arguments: Mapping[str, Any]) -> str:
+        """What is told of an argument that there is not: what was meant, which one is missing, and which there are."""
+        try:
+            near = near_ones(name, (each for each in self._names if each not in arguments), look=Looks(_NEAR_LOOKS))
+        except Enough:
+            near = ()
+        missing = [names[0] for names in self._required if not any(each in arguments for each in names)]
+        told = [f"{inert(name, limit=120)}: unknown argument"]
+        if near:
+            told.append(f"did you mean {_listed(near[:1])}?")
+        elif missing:
+            told.append(f"{_listed(missing)} {'is' if len(missing) == 1 else 'are'} missing")
+        return f"{', '.join(told)} (it takes {_listed(tuple(self._names)) or 'none'})"
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _TOLD_NAMES} more" if len(names) > _TOLD_NAMES else ""
+    return ", ".join(inert(name, limit=_NAME_CHARS) for name in names[:_TOLD_NAMES]) + more
 
 
 def problem_text(error: ValidationError, *, whole: str) -> str:

@@ -44,7 +44,7 @@ def test_the_first_unknown_argument_is_told_and_the_model_never_sees_any() -> No
         def model_validate(cls, *arguments: Any, **options: Any) -> Any:
             raise AssertionError("nothing was to be validated")
 
-    assert refused(ArgumentsCheck(Unasked), **MANY) == "k0: Extra inputs are not permitted"
+    assert refused(ArgumentsCheck(Unasked), **MANY) == "k0: unknown argument (it takes texts, anything, some, more)"
 
 
 def test_arguments_with_types_have_a_bound_of_items_and_those_without_have_none() -> None:
@@ -63,7 +63,29 @@ def test_of_many_problems_only_the_number_is_told() -> None:
 def test_an_argument_has_the_name_that_guests_give_it() -> None:
     named = create_model("named", __config__=ConfigDict(extra="forbid"), inner=(int, Field(alias="outer")))
     assert ArgumentsCheck(named).made({"outer": 1}, capability="host.x").model_dump() == {"inner": 1}
-    assert refused(ArgumentsCheck(named), inner=1) == "inner: Extra inputs are not permitted"
+    assert refused(ArgumentsCheck(named), inner=1) == "inner: unknown argument, outer is missing (it takes outer)"
+
+
+def test_an_unknown_argument_is_told_with_what_was_meant_or_is_missing_and_what_there_is() -> None:
+    class Asked(Arguments):
+        number: int
+        style: str = ""
+
+    check = ArgumentsCheck(Asked)
+    takes = "(it takes number, style)"
+    assert refused(check, nr=1) == f"nr: unknown argument, number is missing {takes}"
+    assert refused(check, numbr=1) == f"numbr: unknown argument, did you mean number? {takes}"
+    assert refused(check, number=1, stlye="x") == f"stlye: unknown argument, did you mean style? {takes}"
+    assert refused(check, number=1, other="x") == f"other: unknown argument {takes}"
+    assert refused(ArgumentsCheck(Arguments), a=1) == "a: unknown argument (it takes none)"
+
+
+def test_how_much_is_told_and_looked_for_of_an_unknown_argument_is_bounded() -> None:
+    fields: dict[str, Any] = {f"{'ab' * 28}{n:04}": (int, ...) for n in range(500)}
+    many = create_model("many", __config__=ConfigDict(extra="forbid"), **fields)
+    told = refused(ArgumentsCheck(many), **{"ba" * 30: 1})
+    assert len(told) < 2_000
+    assert told.endswith("and 488 more)")
 
 
 @pytest.mark.parametrize("value", [[], {}, [1, [2, {"a": [3]}]], [{}, {}], {"a": {"b": {"c": []}}}])
