@@ -7,7 +7,7 @@ from typing import Final
 from rho_wasm.errors import PlainError, TooLarge, ToolError
 from rho_wasm.untrusted import inert
 
-__all__ = ["arguments_error"]
+__all__ = ["arguments_error", "arguments_words"]
 
 _BOUNDS: Final = {
     "bytes": ("request_bytes", "give less at once"),
@@ -19,13 +19,15 @@ _BOUNDS: Final = {
 
 def arguments_error(error: PlainError, *, tool: str) -> ToolError:
     """``invalid_arguments``, with the bound that was met in ``limit`` and ``value`` where it was one."""
+    detail = arguments_words(error)
     if not isinstance(error, TooLarge) or error.what not in _BOUNDS:
-        return ToolError("invalid_arguments", tool=tool, detail=inert(str(error)))
+        return ToolError("invalid_arguments", tool=tool, detail=detail)
+    return ToolError("invalid_arguments", tool=tool, detail=detail, limit=_BOUNDS[error.what][0], value=error.limit)
+
+
+def arguments_words(error: PlainError) -> str:
+    """The same in one inert line, for who asks: of a host call, the guest."""
+    if not isinstance(error, TooLarge) or error.what not in _BOUNDS:
+        return inert(str(error))
     limit, advice = _BOUNDS[error.what]
-    return ToolError(
-        "invalid_arguments",
-        tool=tool,
-        detail=f"the arguments have {error.excess} (Limits.{limit}): {advice}",
-        limit=limit,
-        value=error.limit,
-    )
+    return f"the arguments have {error.excess} (Limits.{limit}): {advice}"

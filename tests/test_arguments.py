@@ -73,6 +73,19 @@ async def test_what_cannot_be_read_says_what_was_given_and_what_is_wanted() -> N
     assert "wanted a JSON object" in result.text
 
 
+@tool(read_only=True)
+def listing(path: str, top: int = 10) -> dict[str, Any]:
+    """A part of a list."""
+    return {"path": path, "top": top}
+
+
+async def test_a_misspelt_argument_is_refused_with_what_was_meant_and_not_run_without() -> None:
+    result = await runner(listing).run(called({"path": "/", "tpo": "5"}, "listing"))
+    assert (result.kind, result.reason) == ("refused", "invalid_arguments")
+    assert "tpo: unknown key, did you mean 'top'? allowed: path, top" in result.text
+    assert (await runner(listing).run(called({"path": "/", "colour": 5}, "listing"))).value == {"path": "/", "top": 10}
+
+
 @pytest.mark.parametrize(
     ("given", "bound", "words"),
     [

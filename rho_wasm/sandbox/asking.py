@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from rho_wasm import plain
+from rho_wasm.arguments_error import arguments_words
 from rho_wasm.cancellation import Watermark, leaves, let_through
 from rho_wasm.counting import ITEMS_AT_ONCE, REQUEST_BYTES_AT_ONCE, items_of
 from rho_wasm.errors import CapabilityError, PlainError, TooLarge
@@ -168,7 +169,7 @@ class Asking:
         try:
             request = self._in_turn(decode, remaining_ms) if len(self._data) > LONG_BYTES else decode()
         except PlainError as error:
-            self.reply = refusal("invalid_arguments", str(error))
+            self.reply = refusal("invalid_arguments", arguments_words(error))
             return
         self.items += items_of(request)
         if type(request) is not dict or request.keys() != {"capability", "arguments"}:

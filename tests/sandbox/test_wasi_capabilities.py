@@ -177,6 +177,13 @@ def test_what_is_not_granted_or_not_well_said_is_an_error_of_the_reply(
     assert kind(plain.decode(b"".join(channel.parts(64)))) == expected
 
 
+def test_a_request_of_too_many_items_is_told_which_bound_it_met() -> None:
+    channel = Channel(limits=Limits(items=20))
+    channel.write(plain.encode({"capability": "echo", "arguments": {"a": [0] * 20}}))
+    told = plain.decode(b"".join(channel.parts(64)))["error"]["message"]
+    assert told == "the arguments have more than 20 items (Limits.items): give less at once"
+
+
 def test_a_capability_may_say_no() -> None:
     def refuse(capability: str, arguments: Mapping[str, Any]) -> Any:
         raise CapabilityError("unavailable", "not today")
