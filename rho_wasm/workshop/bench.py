@@ -27,6 +27,7 @@ from rho_wasm.sandbox import Sandbox
 from rho_wasm.toolchains import ImageBuilder
 from rho_wasm.untrusted import inert
 from rho_wasm.workshop.authors import Authors, Foreign
+from rho_wasm.workshop.declared import Declared
 from rho_wasm.workshop.limits import WorkshopLimits
 from rho_wasm.workshop.places import Places
 from rho_wasm.workshop.rates import Rates, Taken
@@ -67,6 +68,7 @@ class Bench:
         self._room = Room(limits.open_candidates, clock=rates.clock)
         self._staging = anyio.Lock()
         self.switching = Switching(source)
+        self.declared = Declared(source, authors=authors, limits=limits)
         self.recent = RecentCalls()
 
     def hearing(self, on_event: OnEvent | None) -> OnEvent:
@@ -217,6 +219,7 @@ class Bench:
             "builds_per_hour": limits.builds_per_hour,
             "candidates_per_hour": limits.stages_per_hour,
             "source_chars": limits.source_chars,
+            "declared_bytes": limits.declared_bytes,
             "open_candidates": limits.open_candidates,
         }
 

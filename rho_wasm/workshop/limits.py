@@ -19,6 +19,10 @@ class WorkshopLimits:
 
     source_chars: int = 64 * KIB
     """Of a source: a model sends it whole each time, and a person reads it."""
+    declared_bytes: int = 16 * KIB
+    """Of the description and the schemas of one tool, as JSON."""
+    declared_bytes_of_all: int = 512 * KIB
+    """Of all live tools of the workshop. One session has at most half of what the others leave."""
     examples: int = 16
     """Of one ``write_tool``."""
     cases: int = 16

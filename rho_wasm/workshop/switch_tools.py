@@ -111,21 +111,27 @@ async def _one(
 
 
 async def _check_own(bench: Bench, candidate: Candidate, context: ToolContext) -> None:
-    """Raises :class:`Failed` where the candidate changes what is somebody else's.
+    """Raises :class:`Failed` where the candidate changes what is somebody else's, or declares more than there is room.
 
     That may have become so since it was written. The switch looks again: gates may wait for a person.
     """
     bench.check_own(sorted(candidate.changes.names), await bench.foreign(context))
+    live = bench.source.live()
+    await anyio.to_thread.run_sync(bench.declared.check, candidate, live, context.session_id)
     for name in (*candidate.changes.added, *candidate.changes.changed):
         bench.check_name(name, context)
 
 
 async def _activated(bench: Bench, candidate: Candidate, context: ToolContext) -> dict[str, Any]:
     before = bench.source.live()
+    still_own = bench.still_own(context)
+
+    def check(live: Generation, names: frozenset[str]) -> None:
+        still_own(live, names)
+        bench.declared.check(candidate, live, context.session_id)
+
     try:
-        live = await bench.switching.activate(
-            candidate.number, wait_s=bench.limits.approval_wait_s, check=bench.still_own(context)
-        )
+        live = await bench.switching.activate(candidate.number, wait_s=bench.limits.approval_wait_s, check=check)
     except GateRejected as rejected:
         if not rejected.waiting:
             raise

@@ -116,6 +116,7 @@ async def _written(bench: Bench, asked: Asked, context: ToolContext) -> dict[str
             bench.check_name(name, context)
         bench.check_own(made.artifact.tools, foreign)
         check_schemas(made.artifact.manifest.tools)
+        bench.declared.check_one(made.artifact.manifest.tools)
         tried = await _examples(bench, made, asked.name, context, place)
         candidate = await bench.stage([made.artifact], (), context, note=f"write_tool {asked.name}")
     return _told(bench, made, candidate, tried, asked.name)

@@ -17,7 +17,7 @@ MINE = "workshop:a"
 
 async def test_a_tool_that_crashes_is_told_with_its_strikes_faults_and_fuel() -> None:
     async with opened() as host:
-        session, other = Session(host), Session(host, "other")
+        session = Session(host)
         await switched(host, guest("fragile", body="unreachable"), guest("good"), author=MINE)
         for _ in range(2):
             await session("fragile")
