@@ -12,7 +12,8 @@ __all__ = ["FewOfEach", "few_lines"]
 _LINES = 10
 _PERIOD_S = 60.0
 _KINDS = 64
-_LOGGERS = ("rho_wasm.server", "uvicorn.error", "mcp.server.streamable_http", "mcp.server.streamable_http_manager")
+_LOGGERS = ("rho_wasm.server", "uvicorn", "mcp", "sse_starlette")
+"""Those of the server, and what is above every logger of what it is made of."""
 
 
 class FewOfEach(logging.Filter):
@@ -40,14 +41,40 @@ class FewOfEach(logging.Filter):
         return count <= _LINES
 
 
+class _Passing(logging.Handler):
+    """Passes few lines of each kind of a logger, and of all below it, on to where they would have gone.
+
+    A filter of the logger itself would see none of those that only come through it.
+    """
+
+    def __init__(self, above: logging.Logger) -> None:
+        super().__init__()
+        self._above = above
+        self.addFilter(FewOfEach())
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._above.callHandlers(record)
+
+
+_within = 0
+
+
 @contextmanager
 def few_lines() -> Iterator[None]:
-    """Inside, the server, uvicorn and the SDK write few lines of each kind."""
-    filters = [(logging.getLogger(name), FewOfEach()) for name in _LOGGERS]
-    for logger, few in filters:
-        logger.addFilter(few)
+    """Inside, the server, uvicorn and the SDK write few lines of each kind. May be entered more than once."""
+    global _within
+    _within += 1
+    if _within == 1:
+        for logger in map(logging.getLogger, _LOGGERS):
+            if logger.propagate and logger.parent is not None:
+                logger.addHandler(_Passing(logger.parent))
+                logger.propagate = False
     try:
         yield
     finally:
-        for logger, few in filters:
-            logger.removeFilter(few)
+        _within -= 1
+        if not _within:
+            for logger in map(logging.getLogger, _LOGGERS):
+                for handler in [each for each in logger.handlers if isinstance(each, _Passing)]:
+                    logger.removeHandler(handler)
+                    logger.propagate = True

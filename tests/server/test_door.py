@@ -12,7 +12,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from rho_wasm.server.bodies import MAX_PARTS, BoundedBodies, is_dense
 from rho_wasm.server.door import FrontDoor
-from rho_wasm.server.rare_log import FewOfEach
+from rho_wasm.server.rare_log import FewOfEach, few_lines
 from rho_wasm.server.session_desk import SessionDesk
 
 pytestmark = pytest.mark.anyio
@@ -133,6 +133,25 @@ def test_few_log_lines_of_a_kind_are_written() -> None:
         "refused: 9 (more lines like this are left out for a minute)"
     )
     assert written("other: %s", 1) == "other: 1"
+
+
+def test_every_logger_of_what_a_server_is_made_of_writes_few_lines_while_one_serves(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    names = ["rho_wasm.server", "uvicorn.error", "mcp.server.runner", "mcp.server.request_state", "mcp.shared.any"]
+
+    def lines() -> list[int]:
+        caplog.clear()
+        for name in names:
+            for number in range(100):
+                logging.getLogger(name).warning(f"{name} dropped %r", number)
+        return [sum(record.name == name for record in caplog.records) for name in names]
+
+    with few_lines():
+        with few_lines():
+            assert lines() == [10] * 5
+        assert lines() == [0] * 5
+    assert lines() == [100] * 5
 
 
 class Sessions:
