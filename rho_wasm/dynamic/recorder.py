@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -97,6 +97,7 @@ class Recorder:
         self._lock = threading.Lock()
         self._waiting: dict[str, _Ring] = {}
         self._waiting_bytes = 0
+        self._unkept: Counter[VersionKey] = Counter()
         self._kept = self._written = self._too_large = self._dropped = self._withheld = self._failed = 0
         self._told: dict[str, float] = {}
         if store.read_only:
@@ -124,6 +125,9 @@ class Recorder:
     ) -> None:
         """Keeps a call that just ended, unless no guest ran or the host ended it. Raises nothing.
 
+        Where it worked and cannot be kept, that is written: else a version could see to it that its next one is held to
+        nothing.
+
         One that called a tool which is not to be recorded, be it through others, is not kept either: what that was
         asked and answered stands in the host calls, and may stand in the answer.
         ``copied`` is what ``arguments`` are the value of, as :meth:`Sandbox.call` has it: None where the host may have
@@ -135,9 +139,10 @@ class Recorder:
             return
         if not all(map(self._policy.records, meter.called)):
             self._withhold()
+            self._miss(version, kind)
             return
         if transcript.over:
-            self._too_large += 1
+            self._leave_out(version, kind)
             return
         asked = envelope.request(version.tool, dict(arguments) if copied is None else copied.value, context=context)
         given = None if copied is None or self._redact is not None else meter.repaired
@@ -148,7 +153,7 @@ class Recorder:
                 with anyio.CancelScope(shield=True):
                     written = await anyio.to_thread.run_sync(self._encoded, asked, outcome, given)
         except PlainError:
-            self._too_large += 1
+            self._leave_out(version, kind)
             return
         assert written is not None, "no shielded scope is left before its end"
         request, answer, repaired = written
@@ -157,7 +162,7 @@ class Recorder:
             repaired = b""  # The call itself counts for more.
         size += len(repaired)
         if size > self._call_bytes:
-            self._too_large += 1
+            self._leave_out(version, kind)
             return
         ended = _Ended()
         ended.version, ended.generation, ended.at, ended.size = version, generation, self._store.clock(), size
@@ -172,19 +177,26 @@ class Recorder:
     def write(self) -> None:
         """Writes what is waiting. Raises nothing: what cannot be written is counted, and told of once a minute."""
         with self._lock:
-            if not self._waiting:
+            if not self._waiting and not self._unkept:
                 return
             taken, self._waiting = self._waiting, {}
             self._waiting_bytes = 0
         ended = (self._redacted(each.recording()) for ring in taken.values() for each in ring.calls)
         recordings = [recording for recording in ended if recording is not None]
-        if not recordings:
+        with self._lock:
+            unkept, self._unkept = self._unkept, Counter()
+        if not recordings and not unkept:
             return
         try:
             self._store.recordings.add(
-                recordings, per_tool=self._policy.per_tool, bytes_per_tool=self._policy.bytes_per_tool
+                recordings,
+                per_tool=self._policy.per_tool,
+                bytes_per_tool=self._policy.bytes_per_tool,
+                unkept=unkept,
             )
         except StoreError as error:
+            with self._lock:
+                self._unkept += unkept
             self._failed += len(recordings)
             self._say(f"calls could not be recorded: {error}")
         else:
@@ -234,6 +246,7 @@ class Recorder:
             else:
                 self._dropped += 1
         if not fits:
+            self._miss(ended.version, ended.kind)
             self._say("a call is not recorded: too much waits for the store to be written", ended.version.tool)
 
     def _redacted(self, recording: Recording) -> Recording | None:
@@ -254,12 +267,22 @@ class Recorder:
             self._unredacted(recording, str(error))
             return None
 
+    def _leave_out(self, version: VersionKey, kind: Kind) -> None:
+        self._too_large += 1
+        self._miss(version, kind)
+
+    def _miss(self, version: VersionKey, kind: Kind) -> None:
+        if kind == "ok":
+            with self._lock:
+                self._unkept[version] += 1
+
     def _withhold(self) -> None:
         with self._lock:  # Of two threads.
             self._withheld += 1
 
     def _unredacted(self, recording: Recording, why: str) -> None:
         self._failed += 1
+        self._miss(VersionKey(recording.tool, recording.artifact), recording.kind)
         self._say(f"the redaction hook failed, so the call is not recorded: {why}", recording.tool)
 
     def _say(self, what: str, tool: str | None = None) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,7 +16,17 @@ from rho_wasm.results import Kind
 from rho_wasm.sandbox.crossing import BYTES_AT_ONCE
 from rho_wasm.untrusted import inert
 
-__all__ = ["RECORDED", "HostCall", "Recording", "RecordingRow", "asked", "decoded", "encoded"]
+__all__ = [
+    "RECORDED",
+    "HostCall",
+    "Recording",
+    "RecordingRow",
+    "asked",
+    "decoded",
+    "encoded",
+    "fingerprint",
+    "question_of",
+]
 
 RECORDED: tuple[Kind, ...] = ("ok", "failed", "crashed")
 """The kinds of calls that are kept: of others no guest ran, or the host ended it."""
@@ -26,6 +38,7 @@ _REDACTABLE = frozenset({"arguments", "context", "host_calls", "answer", "detail
 _BODY = frozenset({"request", "host", "answer", "detail", "clock_ns", "seed", "redacted"})
 _GIVEN = "given"
 """Stands in the body only where the arguments were put right: what was kept before that was told has it not."""
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 def encoded(value: Any, *, max_bytes: int = _MOST_BYTES, at_once: bool = False) -> bytes:
@@ -48,11 +61,27 @@ def asked(capability: str, arguments: Mapping[str, Any], *, max_bytes: int = _MO
     return encoded([capability, dict(arguments)], max_bytes=max_bytes)
 
 
+def fingerprint(capability: str, asked: bytes) -> bytes:
+    """What stands for a long :func:`asked` of which only that it was the same will be looked at."""
+    return encoded([capability, hashlib.sha256(asked).digest(), len(asked)])
+
+
+def question_of(asked: bytes) -> list[Any]:
+    """``[capability, arguments]`` of an :func:`asked`. Of a :func:`fingerprint` what is known of them: ``sha256``, in
+    hex, and ``bytes``, of the capability with its arguments. Raises ValueError for what is neither."""
+    match decoded(asked):
+        case [str(capability), dict(arguments)]:
+            return [capability, arguments]
+        case [str(capability), bytes(digest), int(size)] if len(digest) == 32 and type(size) is int and size > 0:
+            return [capability, {"sha256": digest.hex(), "bytes": size}]
+    raise ValueError
+
+
 @dataclass(frozen=True, slots=True)
 class HostCall:
     """One host call and its reply, a map as the ABI has it: ``{"ok": value}`` or ``{"error": {kind, message}}``.
 
-    Both are kept as the CBOR that they are compared by.
+    Both are kept as the CBOR that they are compared by. ``asked`` may be a :func:`fingerprint` where the host refused.
     """
 
     asked: bytes
@@ -148,7 +177,8 @@ class Recording:
         """This recording with what a redaction hook made of :meth:`as_plain`.
 
         The hook may alter ``arguments``, ``context``, ``host_calls`` (their number too), ``answer`` and ``detail``;
-        what else it answers is not looked at. Raises ValueError for anything that is no recording any more.
+        what else it answers is not looked at. (A host call that is not ``whole`` was refused, and of its arguments a
+        hash is kept.) Raises ValueError for anything that is no recording any more.
         """
         if type(given) is not dict or not given.keys() >= _REDACTABLE:
             raise ValueError("it answered no recording: a map with arguments, context, host_calls, answer and detail")
@@ -245,18 +275,24 @@ def plain_json(value: Any) -> Any:
 
 
 def _host_call_map(call: HostCall) -> dict[str, Any]:
-    capability, arguments = decoded(call.asked)
-    if type(capability) is not str or type(arguments) is not dict:
-        raise ValueError
-    return {"capability": capability, "arguments": arguments, "reply": _reply(decoded(call.reply))}
+    capability, arguments = question_of(call.asked)
+    whole = len(decoded(call.asked)) == 2
+    shown = {"capability": capability, "arguments": arguments, "reply": _reply(decoded(call.reply))}
+    return shown if whole else shown | {"whole": False}
 
 
 def _host_call(given: Any) -> HostCall:
-    if type(given) is not dict or given.keys() != {"capability", "arguments", "reply"}:
+    if type(given) is not dict or given.keys() - {"whole"} != {"capability", "arguments", "reply"}:
         raise ValueError("a host call has capability, arguments and reply")
-    if type(given["capability"]) is not str or type(given["arguments"]) is not dict:
+    capability, arguments = given["capability"], given["arguments"]
+    if type(capability) is not str or type(arguments) is not dict:
         raise ValueError("a host call has a capability, which is text, and arguments, which are a map")
-    return HostCall(asked(given["capability"], given["arguments"]), encoded(_reply(given["reply"])))
+    reply = encoded(_reply(given["reply"]))
+    if given.get("whole") is False:
+        match arguments:
+            case {"sha256": str(digest), "bytes": int(size)} if _SHA256.fullmatch(digest) and type(size) is int:
+                return HostCall(encoded([capability, bytes.fromhex(digest), size]), reply)
+    return HostCall(asked(capability, arguments), reply)
 
 
 def _reply(reply: Any) -> dict[str, Any]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
 from rho_wasm.dynamic.database import Database
+from rho_wasm.dynamic.generation import VersionKey
 from rho_wasm.dynamic.recording import Recording, RecordingRow, damaged
 from rho_wasm.errors import StoreError
 
@@ -29,10 +30,18 @@ class Recordings:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def add(self, recordings: Iterable[Recording], *, per_tool: int, bytes_per_tool: int) -> None:
+    def add(
+        self,
+        recordings: Iterable[Recording],
+        *,
+        per_tool: int,
+        bytes_per_tool: int,
+        unkept: Mapping[VersionKey, int] | None = None,
+    ) -> None:
         """Keeps recordings, in one transaction, and lets the oldest of their tools go where that is too many.
 
-        They survive a killed host as soon as this returns.
+        ``unkept`` are how many calls of which versions worked and could not be kept, beside these. All of it survives a
+        killed host as soon as this returns.
         """
         tools: set[str] = set()
         with self._database.write(durable=False) as connection:
@@ -57,6 +66,11 @@ class Recordings:
                     ),
                 )
                 tools.add(recording.tool)
+            for version, calls in (unkept or {}).items():
+                connection.execute(
+                    "INSERT INTO unkept VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET calls = calls + excluded.calls",
+                    (*version, calls),
+                )
             for tool in sorted(tools):
                 _trim(connection, tool, most=per_tool, most_bytes=bytes_per_tool)
             _trim_all(connection)
@@ -101,6 +115,16 @@ class Recordings:
             where = "tool = ? AND kind = 'ok' AND artifact IN (SELECT value FROM json_each(?)) ORDER BY id DESC LIMIT ?"
             return _rows(connection, where, (tool, json.dumps(sorted(artifacts)), limit))
 
+    def unkept(self, tool: str) -> dict[str, int]:
+        """How many calls of ``tool`` worked and could not be kept, by artifact. Not of those of which one is here."""
+        with self._database.read() as connection:
+            found = connection.execute(
+                "SELECT artifact, calls FROM unkept WHERE tool = ? AND artifact NOT IN "
+                "(SELECT artifact FROM recordings WHERE tool = ? AND kind = 'ok')",
+                (tool, tool),
+            )
+            return dict(found.fetchall())
+
     def get(self, id: int) -> Recording | None:
         """One recording; None where there is none of that id. Raises :class:`Corrupt` if it is damaged."""
         if not 0 < id < 2**63:
@@ -115,7 +139,8 @@ class Recordings:
         return Recording.of(_row(row[2:]), body)
 
     def drop(self, ids: Iterable[int] = (), *, tool: str | None = None) -> int:
-        """Forgets recordings: those ids, or all of ``tool``. Answers how many there were. Durable.
+        """Forgets recordings: those ids, or all of ``tool``, also that some of its calls could not be kept. Answers how
+        many there were. Durable.
 
         Their bytes are overwritten in the database and, unless another process is reading just now, in its log.
         """
@@ -123,6 +148,7 @@ class Recordings:
             gone = sum(connection.execute("DELETE FROM recordings WHERE id = ?", (id,)).rowcount for id in ids)
             if tool is not None:
                 gone += connection.execute("DELETE FROM recordings WHERE tool = ?", (tool,)).rowcount
+                connection.execute("DELETE FROM unkept WHERE tool = ?", (tool,))
         with suppress(StoreError):
             self._database.truncate_log()
         return gone

@@ -24,6 +24,7 @@ _PROPERTIES, _PROPERTY_CHARS = 8, 64
 class ReplayReport:
     """The replays of one tool, the newest recording first.
 
+    ``unkept`` is how many calls worked of versions of which none could be kept, so that they are not among these.
     ``skipped`` are lines about recordings that say nothing (damaged, redacted), ``left`` is how many were not replayed:
     the time was over, or enough had crashed. ``left_worked`` of those had answered. ``shapes`` are those of the
     arguments, by recording, where it broke, and ``places`` are where it did, as far as that may be told.
@@ -35,6 +36,7 @@ class ReplayReport:
     skipped: tuple[str, ...] = ()
     left: int = 0
     left_worked: int = 0
+    unkept: int = 0
     shapes: Mapping[int, str]
     places: Mapping[int, str] = field(default_factory=dict)
 
@@ -112,6 +114,8 @@ class ReplayReport:
             parts.append(f"{len(self.skipped)} skipped")
         if self.left:
             parts.append(f"{self.left} not replayed")
+        if self.unkept:
+            parts.append(f"{self.unkept} that worked could not be recorded")
         return f"{self.tool}: " + ", ".join(parts)
 
     def problems(self) -> tuple[str, ...]:
@@ -157,6 +161,9 @@ class ReplayReport:
         if self.left_worked:
             why = "needed over twice the recorded fuel, so that" if self.costly else "is slow, or its host was:"
             doubts.append(f"{self.tool} {why} {_calls(self.left_worked)} that worked had no time")
+        if self.unkept:
+            calls = "1 call" if self.unkept == 1 else f"{self.unkept} calls"
+            doubts.append(f"{calls} of {self.tool} worked and could not be recorded, and none of the same version was")
         return ", and ".join(doubts)
 
     def _undecided(self) -> tuple[int, int]:
@@ -182,6 +189,7 @@ class ReplayReport:
             "skipped": list(self.skipped),
             "left": self.left,
             "left_worked": self.left_worked,
+            "unkept": self.unkept,
             "replays": [each.as_json() for each in self.replays],
         }
 

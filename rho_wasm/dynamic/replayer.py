@@ -6,7 +6,7 @@ import math
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
@@ -68,27 +68,32 @@ class Replayer:
         Whichever version of that name answered them: what counts is that somebody asked this. So no chain of versions
         that were live for a moment, and no tool that is taken away and comes back, makes the gate forget a call. What
         versions answered that are quarantined now comes after, as many again: it takes nobody's place, and rejects
-        nobody. Tools of which no call is recorded have no report.
+        nobody. Tools of which no call is recorded have no report, unless calls worked that could not be.
         Raises :class:`ToolError` (``overloaded``) where the host could not run them, :class:`ModuleRejected` and
         :class:`StoreError`.
         """
         runs = []
         async with AsyncExitStack() as loaded:
-            for name in (*candidate.changes.added, *candidate.changes.changed):
-                rows, withdrawn = await anyio.to_thread.run_sync(partial(self._ended, name, limit=calls))
-                if rows:
+            for name in (*candidate.changes.added, *candidate.changes.changed) if calls else ():
+                past = await anyio.to_thread.run_sync(partial(self._past, name, limit=calls))
+                if past.rows or past.unkept:
                     target = await loaded.enter_async_context(self._target(name, candidate.tools[name]))
-                    runs.append(_Run(self, target, rows, withdrawn=withdrawn, most_broken=_BROKEN))
+                    runs.append(_Run(self, target, past, most_broken=_BROKEN))
             await self._in_turn(runs)
         reports = [run.report() for run in runs]
         return tuple([await anyio.to_thread.run_sync(self._placed, each) if each.broken else each for each in reports])
 
-    def _ended(self, tool: str, *, limit: int) -> tuple[tuple[RecordingRow, ...], frozenset[str]]:
-        """What is to be replayed, and the artifacts of which what they answered rejects nobody."""
+    def _past(self, tool: str, *, limit: int) -> _Past:
         held = frozenset(each.version.artifact for each in self._store.quarantines(tool) if each.active)
         recordings = self._store.recordings
         rows = recordings.ended(tool, limit=limit, without=held)
-        return rows + (recordings.answered(tool, held, limit=limit) if held else ()), held
+        if held:
+            rows += recordings.answered(tool, held, limit=limit)
+        unkept, live = recordings.unkept(tool), self._store.live().tools.get(tool)
+        if live is not None and any(row.kind == "ok" for row in rows):
+            # Of versions before these nothing is to be known: those that came after answered, or a person said yes.
+            unkept = {artifact: unkept[artifact] for artifact in unkept.keys() & {live.artifact, *held}}
+        return _Past(rows, held, sum(unkept.values()))
 
     async def _in_turn(self, runs: Sequence[_Run]) -> None:
         """Gives each the same share of the time that is left, so that no tool's calls wait for another's alone."""
@@ -147,7 +152,7 @@ class Replayer:
         return await anyio.to_thread.run_sync(make)
 
     async def _run(self, target: ReplayTarget, rows: Iterable[RecordingRow]) -> ReplayReport:
-        run = _Run(self, target, rows)
+        run = _Run(self, target, _Past(rows))
         await run.go_on(until=math.inf)
         return run.report()
 
@@ -195,6 +200,16 @@ class Replayer:
         return found
 
 
+@dataclass(frozen=True, slots=True)
+class _Past:
+    """What is to be replayed of a tool. What the artifacts ``withdrawn`` answered rejects nobody."""
+
+    rows: Iterable[RecordingRow]
+    withdrawn: Collection[str] = ()
+    unkept: int = 0
+    """As a report has it."""
+
+
 class _Run:
     """Several tasks that replay one list of recordings, for as long as they are given."""
 
@@ -202,15 +217,14 @@ class _Run:
         self,
         replayer: Replayer,
         target: ReplayTarget,
-        rows: Iterable[RecordingRow],
+        past: _Past,
         *,
-        withdrawn: Collection[str] = (),
         most_broken: int | None = None,
     ) -> None:
         self._replayer = replayer
         self._target = target
-        self._rows = deque(rows)
-        self._withdrawn = withdrawn
+        self._past = past
+        self._rows = deque(past.rows)
         self._most_broken = most_broken
         self._until = math.inf
         self._broken = 0
@@ -238,7 +252,7 @@ class _Run:
             while not self._over():
                 rows = [self._rows.popleft() for _ in range(min(_PREPARED, len(self._rows)))]
                 prepared = deque(
-                    await anyio.to_thread.run_sync(self._replayer.prepare, self._target, rows, self._withdrawn)
+                    await anyio.to_thread.run_sync(self._replayer.prepare, self._target, rows, self._past.withdrawn)
                 )
                 while prepared and not self._stopped():
                     await self._replay(prepared.popleft()[1])
@@ -266,6 +280,7 @@ class _Run:
             skipped=tuple(self._skipped),
             left=len(self._rows),
             left_worked=sum(row.kind == "ok" for row in self._rows),
+            unkept=self._past.unkept,
             shapes=self._shapes,
         )
 

@@ -95,7 +95,17 @@ _VERSION_2 = (
     "CREATE INDEX recordings_of_tool ON recordings (tool, id, bytes)",
 )
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (_VERSION_1, _VERSION_2)
+_VERSION_3 = (
+    # How many calls of a version worked and could not be kept: of one of which none is kept, its successor is held to
+    # nothing that anybody asked.
+    """
+    CREATE TABLE unkept (
+        tool TEXT NOT NULL, artifact TEXT NOT NULL, calls INTEGER NOT NULL, PRIMARY KEY (tool, artifact)
+    ) STRICT, WITHOUT ROWID
+    """,
+)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_VERSION_1, _VERSION_2, _VERSION_3)
 """The statements that lead from version n to n + 1. What was released here never changes; append."""
 
 SCHEMA_VERSION = len(MIGRATIONS)

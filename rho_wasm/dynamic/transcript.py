@@ -8,12 +8,18 @@ from typing import Any
 
 import anyio.to_thread
 
-from rho_wasm.dynamic.recording import HostCall, asked, decoded, encoded
+from rho_wasm.dynamic.recording import HostCall, asked, decoded, encoded, fingerprint, question_of
 from rho_wasm.errors import CapabilityError, PlainError, TooLarge
 from rho_wasm.sandbox.asking import BROKEN, NOT_PLAIN, refusal, refused_kind
 from rho_wasm.sandbox.state import LATER, Capabilities
 
 __all__ = ["Divergence", "RecordedCapabilities", "Transcript"]
+
+_REFUSED_BYTES = 64 * 1024
+"""Of all that a call asked for and was refused. Of what goes beyond a fingerprint is kept: a guest without any grant
+could else see to it that none of its calls is recorded."""
+_ASKED_BYTES = 4 * 1024 * 1024
+"""Of all that a call asked for, refused or not: writing it out takes its time, whatever is kept of it."""
 
 
 class Transcript:
@@ -22,11 +28,24 @@ class Transcript:
     At most ``max_bytes``: a call that asks and hears more is ``over`` it, and nothing of it is kept.
     """
 
-    __slots__ = ("_capabilities", "_question", "_room", "bytes", "calls", "clock_ns", "over", "seed")
+    __slots__ = (
+        "_asked_room",
+        "_capabilities",
+        "_question",
+        "_refused_room",
+        "_room",
+        "bytes",
+        "calls",
+        "clock_ns",
+        "over",
+        "seed",
+    )
 
     def __init__(self, capabilities: Capabilities | None, *, max_bytes: int) -> None:
         self._capabilities = capabilities
         self._room = max_bytes
+        self._refused_room = min(_REFUSED_BYTES, max_bytes // 2)
+        self._asked_room = _ASKED_BYTES
         self.bytes = 0
         """Of all that is kept."""
         self._question: bytes | None = None
@@ -40,14 +59,14 @@ class Transcript:
         """As :class:`Capabilities` has it."""
         if self._capabilities is None:
             error = CapabilityError.not_granted(capability)
-            self._keep(self._asked(capability, arguments), _refusal(error))
+            self._refuse(capability, self._asked(capability, arguments), error)
             raise error
         # Before it is answered, which may alter it.
         question = self._question = self._asked(capability, arguments)
         try:
             value = self._capabilities.answer_now(capability, arguments, remaining_ms=remaining_ms)
         except (Exception, SystemExit) as error:
-            self._keep(question, _refusal(error))
+            self._refuse(capability, question, error)
             raise
         if value is not LATER:
             self._keep(question, self._reply(value))
@@ -60,7 +79,7 @@ class Transcript:
         try:
             value = await self._capabilities.answer(capability, arguments, remaining_ms=remaining_ms)
         except (Exception, SystemExit) as error:
-            self._keep(question, _refusal(error))
+            self._refuse(capability, question, error)
             raise
         if question is not None:
             self._keep(question, await self._reply_later(value))
@@ -70,10 +89,12 @@ class Transcript:
         if self.over:
             return None
         try:
-            return asked(capability, arguments, max_bytes=self._room)
+            question = asked(capability, arguments, max_bytes=self._asked_room)
         except TooLarge:
             self._give_up()
             return None
+        self._asked_room -= len(question)
+        return question
 
     def _reply(self, value: Any) -> bytes | None:
         if self.over:
@@ -88,6 +109,13 @@ class Transcript:
             return _reply(value, max_bytes=self._room, at_once=True)
         except TooLarge:
             return await anyio.to_thread.run_sync(self._reply, value)
+
+    def _refuse(self, capability: str, question: bytes | None, error: Exception | SystemExit) -> None:
+        if question is not None and len(question) > self._refused_room:
+            question = min(question, fingerprint(capability, question), key=len)
+        elif question is not None:
+            self._refused_room -= len(question)
+        self._keep(question, _refusal(error))
 
     def _keep(self, question: bytes | None, reply: bytes | None) -> None:
         if question is None or reply is None or len(question) + len(reply) > self._room:
@@ -131,6 +159,10 @@ class Divergence:
     asked: list[Any] | None
 
 
+def _same(recorded: bytes, capability: str, asks: bytes) -> bool:
+    return recorded == asks or recorded == fingerprint(capability, asks)
+
+
 class RecordedCapabilities:
     """Answers host calls from a transcript, in its order, and touches nothing else.
 
@@ -152,14 +184,14 @@ class RecordedCapabilities:
         index, self._next = self._next, self._next + 1
         recorded = self._calls[index] if index < len(self._calls) else None
         if self._diverged is None:
-            question = asked(capability, arguments)
-            if recorded is not None and recorded.asked == question:
+            asks = asked(capability, arguments)
+            if recorded is not None and _same(recorded.asked, capability, asks):
                 reply = decoded(recorded.reply)
                 if "ok" in reply:
                     return reply["ok"]
                 raise CapabilityError(reply["error"]["kind"], reply["error"]["message"], capability=capability)
-            before = None if recorded is None else decoded(recorded.asked)
-            self._diverged = Divergence(index, before, decoded(question))
+            before = None if recorded is None else question_of(recorded.asked)
+            self._diverged = Divergence(index, before, question_of(asks))
         raise CapabilityError.not_granted(capability)
 
     async def answer(self, capability: str, arguments: dict[str, Any], *, remaining_ms: float) -> Any:
@@ -169,5 +201,5 @@ class RecordedCapabilities:
     def divergence(self) -> Divergence | None:
         """Where the call that is over asked otherwise than the recorded one, if it did: fewer times is that too."""
         if self._diverged is None and self._next < len(self._calls):
-            return Divergence(self._next, decoded(self._calls[self._next].asked), None)
+            return Divergence(self._next, question_of(self._calls[self._next].asked), None)
         return self._diverged

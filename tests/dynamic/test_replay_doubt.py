@@ -15,7 +15,7 @@ from rho_wasm.dynamic.replay import PreparedReplay, Replay
 from rho_wasm.errors import GateRejected
 from rho_wasm.policy import Policy
 from rho_wasm.sandbox import NativeCache
-from rho_wasm.testing import FixedClock
+from rho_wasm.testing import FixedClock, asking_guest
 from tests.dynamic.bench import Bench, open_bench
 from tests.dynamic.guests import TRAPS, TRAPS_IF_TOLD, artifact, declaration
 
@@ -53,8 +53,8 @@ async def held_up(bench: Bench, *artifacts: Artifact) -> GateRejected:
 @pytest.mark.parametrize(
     ("before", "after", "body"),
     [
-        ("string", "integer", TRAPS),
-        ("integer", "string", TRAPS),
+        pytest.param("string", "integer", TRAPS, marks=pytest.mark.slow),
+        pytest.param("integer", "string", TRAPS, marks=pytest.mark.slow),
         ("integer", ["integer", "string"], TRAPS_ON_TEXT),
     ],
     ids=["narrowed", "widened", "either"],
@@ -116,6 +116,7 @@ async def test_a_call_that_worked_and_would_be_refused_now_needs_a_persons_yes(c
         assert (await bench.source.activate(2)).state == "live"
 
 
+@pytest.mark.slow
 async def test_a_redacted_call_that_its_own_version_would_refuse_needs_nobody(cache: NativeCache) -> None:
     def redact(call: dict[str, Any]) -> dict[str, Any]:
         return call | {"arguments": {"n": None}}
@@ -171,6 +172,7 @@ async def test_calls_that_worked_and_had_no_time_need_a_persons_yes(
         assert (await bench.go(artifact("fails", body=TRAPS))).state == "live"
 
 
+@pytest.mark.slow
 async def test_a_version_that_uses_up_the_time_of_the_gate_is_told_by_its_fuel(cache: NativeCache) -> None:
     async with open_bench(cache, policy=POLICY) as bench:
         await bench.go(artifact("calc"))
@@ -184,6 +186,7 @@ async def test_a_version_that_uses_up_the_time_of_the_gate_is_told_by_its_fuel(c
     assert replace(report, left=2).doubt() == ""
 
 
+@pytest.mark.slow
 async def test_a_slow_tool_leaves_the_others_their_share_of_the_gates_time(
     cache: NativeCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -244,6 +247,7 @@ async def test_a_quarantined_tool_that_is_mended_needs_nobody(cache: NativeCache
     assert note.startswith("calc: 1 recorded call replayed, 1 the same")
 
 
+@pytest.mark.slow
 async def test_what_a_quarantined_version_answered_takes_no_place_of_what_others_did(cache: NativeCache) -> None:
     policy = Policy.parse({"gates": {"on": ["replay"]}, "recordings": {"on": True, "gate_calls": 1}})
     async with open_bench(cache, policy=policy) as bench:
@@ -252,3 +256,89 @@ async def test_what_a_quarantined_version_answered_takes_no_place_of_what_others
         await struck_out(bench)
         error = await held_up(bench, artifact("calc", body=TRAPS_ON_TEXT, salt=1))
     assert (error.gate, error.waiting) == ("replay", False)
+
+
+LONG = {"k": "x" * 200_000}
+"""For a guest that asks the host for what it was asked itself, and is denied it."""
+
+
+async def test_what_is_refused_keeps_no_call_from_being_recorded_however_much_it_is(cache: NativeCache) -> None:
+    async with open_bench(cache, policy=POLICY) as bench:
+        await bench.go(asking_guest("calc", "kv.get", times=10))
+        assert (await bench.call("calc", LONG)).ok
+        await bench.source.write_recordings()
+        (row,) = bench.store.recordings.rows()
+        assert row.bytes < 300_000
+        recording = bench.store.recordings.get(row.id)
+        assert recording is not None
+        shown = recording.as_plain()["host_calls"][0]
+        assert (shown["whole"], shown["arguments"]["bytes"], shown["reply"]["error"]["kind"]) == (
+            False,
+            200_016,
+            "denied",
+        )
+        assert recording.altered(recording.as_plain()) == recording
+        for times, same, index in ((10, True, None), (9, False, 9), (11, False, 10)):
+            (report,) = await bench.source.replay([row], against=asking_guest("calc", "kv.get", times=times))
+            (each,) = report.replays
+            assert (each.diverged is None, each.diverged and each.diverged.index) == (same, index)
+        (report,) = await bench.source.replay([row], against=asking_guest("calc", "kv.put", times=10))
+        assert report.replays[0].diverged is not None
+        assert report.replays[0].diverged.recorded == ["kv.get", shown["arguments"]]
+        error = await held_up(bench, artifact("calc", body=TRAPS))
+        assert (error.gate, error.waiting) == ("replay", False)
+
+
+SMALL = Policy.parse({"gates": {"on": ["replay"]}, "recordings": {"on": True, "bytes_per_tool": 2_000}})
+TOO_LARGE = "x" * 3_000
+
+
+async def test_a_version_of_which_no_call_could_be_recorded_needs_a_persons_yes_for_its_next(
+    cache: NativeCache,
+) -> None:
+    async with open_bench(cache, policy=SMALL) as bench:
+        await bench.go(artifact("calc"), artifact("fails", answer={"error": TOO_LARGE}))
+        await bench.call("calc")
+        await bench.go(artifact("calc", answer=TOO_LARGE))
+        assert (await bench.call("calc")).ok
+        assert (await bench.call("fails")).kind == "failed"
+        error = await held_up(bench, artifact("calc", salt=1))
+        assert (error.gate, error.waiting) == ("approval", True)
+        assert "1 call of calc worked and could not be recorded, and none of the same version was" in str(error)
+        bench.store.approve(error.candidate, by="a person")
+        await bench.source.activate(error.candidate)
+        assert (await bench.go(artifact("fails"))).state == "live"
+        assert (await bench.go(artifact("calc", salt=2))).state == "live"
+
+
+@pytest.mark.slow
+async def test_a_call_that_grew_too_large_by_what_it_asked_could_not_be_recorded_either(cache: NativeCache) -> None:
+    async with open_bench(cache, policy=POLICY) as bench:
+        await bench.go(asking_guest("calc", "kv.get", times=30))
+        assert (await bench.call("calc", LONG)).ok
+        error = await held_up(bench, artifact("calc"))
+    assert "1 call of calc worked and could not be recorded" in str(error)
+
+
+@pytest.mark.slow
+async def test_calls_that_could_not_be_recorded_count_for_a_tool_that_was_away_until_they_are_dropped(
+    cache: NativeCache,
+) -> None:
+    async with open_bench(cache, policy=SMALL) as bench:
+        await bench.go(artifact("calc"))
+        await bench.call("calc")
+        await bench.go(artifact("calc", answer=TOO_LARGE))
+        await bench.call("calc")
+        await bench.go(remove=("calc",))
+        assert (await held_up(bench, artifact("calc", salt=1))).waiting
+        bench.store.recordings.drop(tool="calc")
+        assert (await bench.go(artifact("calc", salt=1))).state == "live"
+
+
+@pytest.mark.slow
+async def test_a_version_of_which_some_call_was_recorded_holds_its_next_to_that_alone(cache: NativeCache) -> None:
+    async with open_bench(cache, policy=SMALL) as bench:
+        await bench.go(artifact("calc"))
+        await bench.call("calc", {"n": TOO_LARGE})
+        await bench.call("calc")
+        assert (await bench.go(artifact("calc", salt=1))).state == "live"

@@ -40,7 +40,7 @@ def tables(database: Path) -> set[str]:
 def take_back_to_version_1(folder: Path) -> None:
     """Makes the store in ``folder`` what the first version would have left there."""
     connection = sqlite3.connect(folder / DATABASE_NAME)
-    for name in ("kv", "kv_sizes", "recordings"):
+    for name in ("kv", "kv_sizes", "recordings", "unkept"):
         connection.execute(f"DROP TABLE {name}")
     connection.execute("PRAGMA user_version = 1")
     connection.commit()
@@ -63,7 +63,7 @@ def folder(tmp_path: Path) -> Path:
 def test_a_fresh_store_has_every_table(tmp_path: Path) -> None:
     opened(tmp_path / "store").close()
 
-    assert tables(tmp_path / "store" / DATABASE_NAME) == VERSION_1_TABLES | {"kv", "kv_sizes", "recordings"}
+    assert tables(tmp_path / "store" / DATABASE_NAME) == VERSION_1_TABLES | {"kv", "kv_sizes", "recordings", "unkept"}
 
 
 def test_an_older_store_gets_the_new_tables_and_keeps_what_it_had(folder: Path) -> None:
@@ -72,7 +72,7 @@ def test_an_older_store_gets_the_new_tables_and_keeps_what_it_had(folder: Path) 
         assert [generation.number for generation in store.generations()] == [0, 1]
         assert store.artifact(artifact("calc").sha256).tools == ("calc",)
 
-    assert tables(folder / DATABASE_NAME) == VERSION_1_TABLES | {"kv", "kv_sizes", "recordings"}
+    assert tables(folder / DATABASE_NAME) == VERSION_1_TABLES | {"kv", "kv_sizes", "recordings", "unkept"}
 
 
 def test_an_older_store_that_is_read_only_says_to_open_it_once_where_it_can_be_written(folder: Path) -> None:
