@@ -22,6 +22,7 @@ from pydantic import (
     StrictBytes,
     StrictStr,
     ValidationError,
+    ValidationInfo,
     model_validator,
 )
 
@@ -31,7 +32,7 @@ from rho_wasm.errors import ModuleRejected, PlainError, SchemaInvalid
 from rho_wasm.frozen import FrozenMap, frozen_map, thaw
 from rho_wasm.limits import HostLimits, Limits
 from rho_wasm.sandbox.abi import ABI_VERSION, MANIFEST_SECTION
-from rho_wasm.schema import ArgumentSchema
+from rho_wasm.schema_cache import PatternBudget, compiled_schema
 from rho_wasm.tools import TOOL_NAME
 from rho_wasm.untrusted import inert, unsafe_characters
 
@@ -66,17 +67,19 @@ def _tool_name(name: str) -> str:
     return name
 
 
-def _any_schema(value: object) -> FrozenMap:
-    return _schema(value, of_arguments=False)
+def _any_schema(value: object, info: ValidationInfo) -> FrozenMap:
+    return _schema(value, info, of_arguments=False)
 
 
-def _schema(value: object, *, of_arguments: bool = True) -> FrozenMap:
+def _schema(value: object, info: ValidationInfo, *, of_arguments: bool = True) -> FrozenMap:
     schema = frozen_map(value)
     for path, text in _texts(schema):
         if (found := unsafe_characters(text)) is not None:
             raise ValueError(f"{path}: has {found}, which a reader would not see")
     try:
-        ArgumentSchema(schema, of_arguments=of_arguments)
+        compiled = compiled_schema(schema, of_arguments=of_arguments)
+        if isinstance(info.context, PatternBudget):
+            info.context.take(compiled)
     except SchemaInvalid as error:
         raise ValueError(str(error)) from None
     return schema
@@ -254,7 +257,7 @@ class Manifest(_Frozen):
         _check_version(given.get("abi"))
         _check_requirements(given.get("requires", []))
         try:
-            manifest = cls.model_validate(given)
+            manifest = cls.model_validate(given, context=PatternBudget())
         except ValidationError as error:
             raise ModuleRejected("manifest_invalid", _first_problem(error)) from None
         _check_descriptions(manifest.tools, limits.description_bytes)

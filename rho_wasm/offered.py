@@ -11,6 +11,7 @@ from typing import Any, Final
 from rho_wasm.answers import is_host_made, takes_copies
 from rho_wasm.errors import SchemaInvalid
 from rho_wasm.schema import ArgumentSchema
+from rho_wasm.schema_cache import compiled_schema
 from rho_wasm.tools import Tool
 from rho_wasm.untrusted import unsafe_characters
 
@@ -106,7 +107,7 @@ class KnownTool:
         """The schema of the answers of ``tool``, compiled when it is first asked for. Raises :class:`SchemaInvalid`."""
         if self._output is None:
             assert tool.output_schema is not None, "it is asked for where there is one"
-            self._output = ArgumentSchema(tool.output_schema, of_arguments=False)
+            self._output = compiled_schema(tool.output_schema, of_arguments=False)
         return self._output
 
 
@@ -164,7 +165,7 @@ def _compiled(tool: Tool) -> ArgumentSchema | SchemaInvalid:
         shown = [tool.description, tool.input_schema, tool.output_schema]
         if tool.untrusted and (character := _unsafe(shown)) is not None:
             raise SchemaInvalid(f"its description or schema carries {character}")
-        return ArgumentSchema(tool.input_schema)
+        return compiled_schema(tool.input_schema)
     except SchemaInvalid as error:
         return error
 

@@ -11,7 +11,7 @@ import itertools
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import jsonschema_rs
 
@@ -22,7 +22,7 @@ from rho_wasm.schema_graph import SchemaGraph
 from rho_wasm.spelling import Enough, Looks, near_ones
 from rho_wasm.untrusted import inert, type_name
 
-__all__ = ["ArgumentSchema"]
+__all__ = ["ArgumentSchema", "schema_text"]
 
 _MAX_PROBLEMS: Final = 8
 _SHOWN_CHARS: Final = 80
@@ -52,21 +52,38 @@ _TYPES: Final = {
 }
 
 
+def schema_text(schema: Mapping[str, Any], *, max_bytes: int = 64 * 1024) -> str:
+    """``schema`` as JSON. Raises :class:`SchemaInvalid` where it is none, or more than ``max_bytes`` of it."""
+    try:
+        text = json.dumps(thaw(schema), ensure_ascii=False, allow_nan=False)
+        size = len(text.encode())
+    except (TypeError, ValueError, RecursionError):
+        raise SchemaInvalid("it holds something that JSON cannot, such as bytes, NaN or itself") from None
+    if size > max_bytes:
+        raise SchemaInvalid(f"it has {size} bytes as JSON, at most {max_bytes} are allowed")
+    return text
+
+
 class ArgumentSchema:
     """A compiled schema. Compile once, use from any thread. Not ``of_arguments``: of an answer, any value.
 
-    Raises :class:`SchemaInvalid` for a schema that is no JSON Schema, has more than ``max_bytes`` as JSON, is too deep
-    or too branched, takes no map, has a pattern with look-around or back-references, or a ``$ref`` that leaves it.
+    ``patterns`` is how many different ones it has, ``pattern_bytes`` about what they take when compiled, 256 KiB at
+    most. Raises :class:`SchemaInvalid` for a schema that is no JSON Schema, has more than ``max_bytes`` as JSON, is too
+    deep or too branched, takes no map, has a pattern with look-around or back-references or patterns that are dear to
+    compile, or a ``$ref`` that leaves it.
     """
 
     def __init__(self, schema: Mapping[str, Any], *, max_bytes: int = 64 * 1024, of_arguments: bool = True) -> None:
-        try:
-            text = json.dumps(thaw(schema), ensure_ascii=False, allow_nan=False)
-            size = len(text.encode())
-        except (TypeError, ValueError, RecursionError):
-            raise SchemaInvalid("it holds something that JSON cannot, such as bytes, NaN or itself") from None
-        if size > max_bytes:
-            raise SchemaInvalid(f"it has {size} bytes as JSON, at most {max_bytes} are allowed")
+        self._compile(schema_text(schema, max_bytes=max_bytes), of_arguments=of_arguments)
+
+    @classmethod
+    def of_text(cls, text: str, *, of_arguments: bool = True) -> Self:
+        """That of a schema which :func:`schema_text` made JSON of."""
+        made = cls.__new__(cls)
+        made._compile(text, of_arguments=of_arguments)
+        return made
+
+    def _compile(self, text: str, *, of_arguments: bool) -> None:
         self._of_arguments = of_arguments
         self._whole = "arguments" if of_arguments else "the answer"
         self._schema: dict[str, Any] = json.loads(text)
@@ -76,6 +93,7 @@ class ArgumentSchema:
         if of_arguments and kinds != "object" and (not isinstance(kinds, list) or "object" not in kinds):
             raise SchemaInvalid(f"type: arguments are a map, so it must be 'object', not {_shown(kinds)}")
         self._graph = SchemaGraph(self._schema)
+        self.patterns, self.pattern_bytes = len(self._graph.patterns), self._graph.pattern_bytes
         self._most = None if self._graph.recursive else profile(self._graph.node, {}).most()
         try:
             self._validator = jsonschema_rs.validator_for(

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from rho_wasm.errors import SchemaInvalid
 from rho_wasm.schema_cost import CostNode
+from rho_wasm.schema_pattern_bytes import pattern_bytes
 from rho_wasm.untrusted import inert
 
 __all__ = ["SchemaGraph", "pointed"]
@@ -43,6 +44,7 @@ _MAX_DEPTH: Final = 64
 _MAX_NODES: Final = 5_000
 _MAX_PATTERN_CHARS: Final = 1_000
 _MAX_PATTERNS: Final = 200
+_MAX_PATTERN_BYTES: Final = 256 * 1024  # Some 3 ms to compile, during which no other thread runs.
 _MAX_WEIGHT: Final = 10_000
 _MAX_CHAIN: Final = 128
 _MAX_UNEVALUATED: Final = 2_000  # Compiling one of them takes some 10 µs.
@@ -74,12 +76,18 @@ def pointed(root: Mapping[str, Any], reference: str) -> Any:
 
 
 class SchemaGraph:
-    """``schema``, checked. Raises :class:`SchemaInvalid` where it is too large, or refers to what is outside of it."""
+    """``schema``, checked. Raises :class:`SchemaInvalid` where it is too large, or refers to what is outside of it.
+
+    ``recursive``: a reference leads back to what it stands in. ``patterns`` are those that differ, and
+    ``pattern_bytes`` what they take when compiled.
+    """
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
         self._root = schema
         self._nodes = 0
-        self._patterns = 0
+        self._pattern_keywords = 0
+        self.patterns: set[str] = set()
+        self.pattern_bytes = 0
         self._check(schema, 0)
         self._known: dict[int, CostNode] = {}
         self._inside: set[int] = set()
@@ -117,11 +125,20 @@ class SchemaGraph:
                 self._check_pattern(pattern)
 
     def _check_pattern(self, pattern: str) -> None:
-        self._patterns += 1
-        if self._patterns > _MAX_PATTERNS:
+        self._pattern_keywords += 1
+        if self._pattern_keywords > _MAX_PATTERNS:
             raise SchemaInvalid(f"it has more than {_MAX_PATTERNS} patterns")
         if len(pattern) > _MAX_PATTERN_CHARS:
             raise SchemaInvalid(f"a pattern has more than {_MAX_PATTERN_CHARS} characters")
+        if pattern not in self.patterns:
+            self.patterns.add(pattern)
+            self.pattern_bytes += pattern_bytes(pattern)
+        if self.pattern_bytes > _MAX_PATTERN_BYTES:
+            raise SchemaInvalid(
+                f"its patterns take more than {_MAX_PATTERN_BYTES // 1024} KiB when compiled, with "
+                f"{inert(pattern, limit=80)!r}: say how long a text is with maxLength instead of {{1,100}}, repeat "
+                "wide classes (., [^/], \\S) without a number, and leave out (?i) and (?x)"
+            )
 
     def _resolve(self, reference: str) -> Any:
         shown = inert(reference, limit=80)

@@ -25,7 +25,7 @@ from rho_wasm.policy import Policy
 from rho_wasm.repair import TooMuch, repaired
 from rho_wasm.results import KINDS, Failed, HandlerResult, Ok
 from rho_wasm.sandbox import GuestModule, Sandbox
-from rho_wasm.schema import ArgumentSchema
+from rho_wasm.schema_cache import compiled_schema
 from rho_wasm.untrusted import inert
 from rho_wasm.workshop.hints import call_hint
 from rho_wasm.workshop.telling import shown
@@ -95,7 +95,6 @@ class Trial:
         self._declaration = declaration
         self._limits = limits
         self._language = language
-        self._schema = ArgumentSchema(declaration.input_schema)
 
     async def run(self, case: Case) -> Tried:
         """Runs one case. Raises :class:`ToolError` only where the host itself could not."""
@@ -143,13 +142,14 @@ class Trial:
             encode(given, max_bytes=self._limits.request_bytes)
         except PlainError as error:
             return given, (inert(str(error), limit=_LINE_CHARS),), told
-        if case.exact or not (problems := self._schema.problems(given)):
+        schema = compiled_schema(self._declaration.input_schema)
+        if case.exact or not (problems := schema.problems(given)):
             return given, (), told
         try:
             found = repaired(given, self._declaration.input_schema, reads_only=self._declaration.read_only is True)
         except TooMuch:
             found = None
-        if found is None or self._schema.problems(found[0]):
+        if found is None or schema.problems(found[0]):
             return given, problems, told
         return found[0], (), told | {"arguments_repaired": [inert(note, limit=_LINE_CHARS) for note in found[1]]}
 
