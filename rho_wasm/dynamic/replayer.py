@@ -27,7 +27,7 @@ from rho_wasm.limits import Limits
 from rho_wasm.manifest import Manifest, ToolDeclaration
 from rho_wasm.sandbox import GuestModule, Sandbox
 
-__all__ = ["Replayer"]
+__all__ = ["Offers", "Replayer"]
 
 _GATE_S = 60.0
 """All replays of a candidate together, the same for each of its tools; the newest calls come first."""
