@@ -11,7 +11,7 @@ from rho_wasm.errors import RhoError
 from rho_wasm.json_arguments import object_or_text
 from rho_wasm.untrusted import type_name
 
-__all__ = ["BadAnswer", "arguments_of", "awaited", "map_of", "maps_of", "text_of"]
+__all__ = ["BadAnswer", "arguments_of", "awaited", "map_of", "maps_of", "said_of", "text_of"]
 
 _READ_CHARS: Final = 4 * 1024
 """Of arguments that are read at once; longer ones stay text, which a runner reads in a thread."""
@@ -34,6 +34,19 @@ def text_of(of: Mapping[str, Any], key: str, *, where: str, empty: bool = False)
     if type(found) is str and (found or empty):
         return found
     raise BadAnswer(f"{where}.{key}", "a text", found)
+
+
+def said_of(of: Mapping[str, Any], *keys: str, where: str = "") -> str:
+    """The first text under one of ``keys`` that is not empty; where there is none or null, an empty one.
+
+    Raises :class:`BadAnswer` for one of them that is no text.
+    """
+    found = ""
+    for key in keys:
+        if (given := of.get(key)) is not None and type(given) is not str:
+            raise BadAnswer(f"{where}.{key}" if where else key, "a text", given)
+        found = found or given or ""
+    return found
 
 
 def maps_of(given: Any, *, where: str) -> list[Mapping[str, Any]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from rho_wasm.adapters.answered import arguments_of, awaited, map_of, maps_of, text_of
+from rho_wasm.adapters.answered import arguments_of, awaited, map_of, maps_of, said_of, text_of
 from rho_wasm.adapters.openai_schema import description_of, openai_schema, strict_schema
 from rho_wasm.adapters.shapes import Tools, arguments_text, as_map, data_url, failure_text, listed
 from rho_wasm.calls import ToolCall
@@ -67,9 +67,12 @@ def _call(call: Mapping[str, Any], where: str) -> ToolCall:
 
 
 def message_from_openai(message: Any) -> Message:
-    """An assistant's message for :class:`rho_wasm.ToolLoop`. Where the model refused to answer, that is its content."""
+    """An assistant's message for :class:`rho_wasm.ToolLoop`. Where the model refused to answer, that is its content.
+
+    Raises :class:`rho_wasm.adapters.answered.BadAnswer` for one that is not as documented.
+    """
     said = as_map(message)
-    content = said.get("content") or said.get("refusal") or ""
+    content = said_of(said, "content", "refusal")
     return {"role": "assistant", "content": content, "tool_calls": calls_from_openai(said)}
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from rho_wasm.adapters.answered import arguments_of, awaited, maps_of, text_of
+from rho_wasm.adapters.answered import arguments_of, awaited, maps_of, said_of, text_of
 from rho_wasm.adapters.openai import function_to_openai
 from rho_wasm.adapters.shapes import Tools, arguments_text, as_map, data_url, failure_text, listed
 from rho_wasm.calls import ToolCall
@@ -54,12 +54,15 @@ def _output(response: Any) -> list[Mapping[str, Any]]:
 
 
 def message_from_responses(response: Any) -> Message:
-    """An assistant's message for :class:`rho_wasm.ToolLoop`."""
+    """An assistant's message for :class:`rho_wasm.ToolLoop`.
+
+    Raises :class:`rho_wasm.adapters.answered.BadAnswer` for a response that is not as documented.
+    """
     response = as_map(response)
     output = _output(response)
     said = [item.get("content") for item in output if item.get("type") == "message"]
     parts = [part for content in said for part in maps_of(content, where="content")]
-    texts = [str(part.get("text") or part.get("refusal") or "") for part in parts]
+    texts = [said_of(part, "text", "refusal", where="content") for part in parts]
     return {
         "role": "assistant",
         "content": "".join(texts),

@@ -10,7 +10,7 @@ import pytest
 from rho_wasm.adapters.answered import BadAnswer
 from rho_wasm.adapters.anthropic import calls_from_anthropic, message_from_anthropic
 from rho_wasm.adapters.mcp import result_from_mcp
-from rho_wasm.adapters.openai import calls_from_openai
+from rho_wasm.adapters.openai import calls_from_openai, message_from_openai
 from rho_wasm.adapters.openai_responses import calls_from_responses, message_from_responses
 from rho_wasm.errors import RhoError
 from rho_wasm.results import Failed, Ok
@@ -40,7 +40,13 @@ def of_messages(**block: Any) -> dict[str, Any]:
         (calls_from_openai, {"tool_calls": [None]}, "tool_calls[0]"),
         (calls_from_responses, of_responses(call_id=""), "output[0].call_id"),
         (calls_from_responses, of_responses(name=None), "output[0].name"),
+        (message_from_openai, {"content": ["secret"]}, "content"),
+        (message_from_openai, {"content": {"text": "secret"}}, "content"),
+        (message_from_openai, {"content": "", "refusal": 7}, "refusal"),
+        (message_from_openai, {"content": False}, "content"),
         (message_from_responses, {"output": [{"type": "message", "content": [None]}]}, "content[0]"),
+        (message_from_responses, {"output": [{"type": "message", "content": [{"text": ["secret"]}]}]}, "content.text"),
+        (message_from_responses, {"output": [{"type": "message", "content": [{"refusal": 7}]}]}, "content.refusal"),
         (calls_from_anthropic, of_messages(id=None), "content[0].id"),
         (calls_from_anthropic, of_messages(input=None), "content[0].input"),
         (calls_from_anthropic, {"content": "secret"}, "content"),
@@ -57,6 +63,13 @@ def test_the_field_is_named(read: Callable[[Any], Any], answer: dict[str, Any], 
 def test_it_is_an_error_of_this_package_and_of_a_value() -> None:
     assert issubclass(BadAnswer, RhoError)
     assert issubclass(BadAnswer, ValueError)
+
+
+def test_a_refusal_is_said_where_nothing_else_is() -> None:
+    refused = {"content": None, "refusal": "I will not."}
+    assert message_from_openai(refused)["content"] == "I will not."
+    assert message_from_openai({"content": "Yes.", "refusal": None})["content"] == "Yes."
+    assert message_from_openai({})["content"] == ""
 
 
 def test_blocks_without_a_type_are_no_calls() -> None:
