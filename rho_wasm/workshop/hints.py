@@ -24,12 +24,14 @@ NETWORK: Mapping[str, str] = MappingProxyType(
 )
 """How a tool reaches the network, by language."""
 
+_WANTED = re.compile(r"(?:[Mm]odule|import)\b")
 _WEB = re.compile(
-    r"(?:[Mm]odule|import)\b.*\b_?(?:requests|httpx|aiohttp|urllib3?|http|https|pycurl|websockets?|axios|node-fetch|"
+    r"\b_?(?:requests|httpx|aiohttp|urllib3?|http|https|pycurl|websockets?|axios|node-fetch|"
     r"undici|superagent|sockets?|ssl|net|tls|fetch|network)\b"
-    r"|\b(?:fetch|XMLHttpRequest|WebSocket) is not defined|URLError|unknown url type"
 )
-_DENIED = re.compile(r"HostError\b.*\b(denied|quota|unavailable|invalid_arguments)\b", re.DOTALL)
+_WEB_ITSELF = re.compile(r"\b(?:fetch|XMLHttpRequest|WebSocket) is not defined|URLError|unknown url type")
+_ASKED = re.compile(r"HostError\b")
+_DENIED = re.compile(r"\b(?:denied|quota|unavailable|invalid_arguments)\b")
 _NO_HEADER = re.compile(r"include file '[^']+' not found|'[^']+' file not found")
 _NOT_DEFINED = re.compile(r"is not defined anywhere|undefined symbol|implicit declaration of function")
 _LOOKED_AT = 2_000
@@ -56,7 +58,7 @@ def call_hint(reason: str, message: str, language: str | None) -> str | None:
     text = message[:_LOOKED_AT]
     if "catch HostError" in text or ("http.fetch" in text and "network" in text):
         return None  # The interpreter's own text says it.
-    if _DENIED.search(text) is not None:
+    if _then(_ASKED, _DENIED, text):
         return (
             "the host may refuse any call: catch HostError in the tool, and answer Failed with what its caller can do"
         )
@@ -64,10 +66,16 @@ def call_hint(reason: str, message: str, language: str | None) -> str | None:
 
 
 def _network(text: str, language: str | None) -> str | None:
-    if _WEB.search(text) is None:
+    if _WEB_ITSELF.search(text) is None and not any(_then(_WANTED, _WEB, line) for line in text.split("\n")):
         return None
     way = NETWORK.get("javascript" if language == "typescript" else language or "")
     return "a tool has no network but by a capability" + ("" if way is None else f": {way}")
+
+
+def _then(first: re.Pattern[str], second: re.Pattern[str], text: str) -> bool:
+    """Whether one stands after the other. Not one pattern, which looks through the rest for each place of the first."""
+    found = first.search(text)
+    return found is not None and second.search(text, found.end()) is not None
 
 
 def _c() -> str:
