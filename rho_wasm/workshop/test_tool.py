@@ -23,6 +23,11 @@ __all__ = ["chosen", "test_tool"]
 
 TIMEOUT_MS = 180_000
 _NAMES = 20
+_NOTHING_EXPECTED = {"checked": "no: nothing was expected of it; expect says what it must answer"}
+_CASE = ("arguments", "expect", "host")
+_REPLY = ("capability", "arguments", "reply")
+_SAME = "answer"
+"""As an example of ``write_tool`` has what a case expects: whoever copies one must not test nothing."""
 
 
 def test_tool(bench: Bench) -> Tool:
@@ -51,7 +56,8 @@ def test_tool(bench: Bench) -> Tool:
                             await place.pause()
                         tried = await trying.run(case)
                         passed.append(tried.passed)
-                        told.append(tried.told if tried.passed is None else {"passed": tried.passed, **tried.told})
+                        judged = _NOTHING_EXPECTED if tried.passed is None else {"passed": tried.passed}
+                        told.append({**judged, **tried.told})
             except RhoError as error:
                 return refusal(error, f"{inert(name, limit=100)} was not tested")
         answer = {"tool": name, "tested": f"{_what(generation)} {generation.number}", "cases": told}
@@ -68,7 +74,7 @@ def test_tool(bench: Bench) -> Tool:
             "is counted. Tells answer or fault with its lines, log, fuel and host calls. Without candidate: your "
             "latest candidate with that tool, else the live one. Several calls at once: cases."
         ),
-        input_schema=schemas.arguments(
+        input_schema=schemas.open_arguments(
             {
                 "name": schemas.TOOL_NAME,
                 "candidate": schemas.CANDIDATE,
@@ -76,7 +82,7 @@ def test_tool(bench: Bench) -> Tool:
                 "cases": {
                     "type": "array",
                     "minItems": 1,
-                    "items": schemas.arguments(case),
+                    "items": schemas.open_arguments(case),
                     "description": "In place of arguments, expect and host.",
                 },
             },
@@ -133,15 +139,40 @@ def _what(generation: Generation) -> str:
 
 
 def _cases(arguments: Mapping[str, Any], bench: Bench) -> list[Case]:
-    """Raises :class:`Failed` for none that can be run."""
+    """Raises :class:`Failed` for none that can be run, and for a key that nobody knows: it says what is not checked."""
     if "cases" not in arguments:
-        return [Case.of(arguments)]
-    if both := [key for key in ("arguments", "expect", "host") if key in arguments]:
-        raise Failed(f"say {both[0]} inside each of the cases, or leave cases out", details={"reason": "two_ways"})
+        case = {key: value for key, value in arguments.items() if key not in ("name", "candidate")}
+        return [_case(case, "test_tool", also=("name", "candidate", "cases"))]
+    if both := [key for key in arguments if key not in ("name", "candidate", "cases")]:
+        raise Failed(
+            f"say {inert(both[0], limit=64)} inside each of the cases, or leave cases out",
+            details={"reason": "two_ways"},
+        )
     cases = arguments["cases"]
     if len(cases) > bench.limits.cases:
         raise Failed(
             f"{len(cases)} cases, of {bench.limits.cases} that may be at once",
             details={"reason": "too_many_cases", "limit": bench.limits.cases},
         )
-    return [Case.of(each) for each in cases]
+    return [_case(case, f"cases[{number}]") for number, case in enumerate(cases)]
+
+
+def _case(given: Mapping[str, Any], where: str, *, also: Sequence[str] = ()) -> Case:
+    if _SAME in given:
+        if "expect" in given:
+            raise Failed(f"{where}: say expect or {_SAME}, not both", details={"reason": "two_ways"})
+        given = {"expect" if key == _SAME else key: value for key, value in given.items()}
+    _check_keys(given, where, (*also, *_CASE))
+    for number, reply in enumerate(given.get("host", ())):
+        _check_keys(reply, f"{where}: host[{number}]", _REPLY)
+    return Case.of(given)
+
+
+def _check_keys(given: Mapping[str, Any], where: str, known: Sequence[str]) -> None:
+    if unknown := [key for key in given if key not in known]:
+        shown = inert(unknown[0], limit=64)
+        raise Failed(
+            f"{where} has no {shown!r}, so nothing was tested: it has {', '.join(known)}"
+            + (", and expect is what it must answer" if "expect" in known else ""),
+            details={"reason": "unknown_key", "key": shown},
+        )

@@ -202,6 +202,35 @@ async def test_expectations_are_values_or_whole_answers_and_what_is_neither_is_t
         assert many.details["reason"] == "too_many_cases"
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"cases": [{}, {"arguments": {}, "expected": 1, "expect": 1}]}, "cases[1] has no 'expected'"),
+        ({"cases": [{"args": {}}]}, "cases[0] has no 'args'"),
+        ({"expects": 1}, "test_tool has no 'expects'"),
+        ({"candidat": 1}, "test_tool has no 'candidat'"),
+        ({"cases": [{"host": [{"capability": "kv.get", "reply": 1, "args": {}}]}]}, "cases[0]: host[0] has no 'args'"),
+        ({"cases": [{"answer": 1, "expect": 2}]}, "say expect or answer"),
+        ({"cases": [{}], "expected": 1}, "inside each of the cases"),
+    ],
+)
+async def test_a_case_loses_no_key_that_says_what_is_tested(given: dict[str, Any], said: str) -> None:
+    async with opened() as host:
+        await switched(host, guest("tool"), author="workshop:a")
+        result = await Session(host).refused("test_tool", name="tool", **given)
+        assert said in result.text
+
+
+async def test_a_case_with_the_answer_of_an_example_is_held_to_it_and_one_without_any_says_so() -> None:
+    async with opened() as host:
+        await switched(host, guest("tool", answer={"ok": "done"}), author="workshop:a")
+        told = await Session(host).done("test_tool", name="tool", cases=[{"answer": "done"}, {}])
+        assert told["cases"][0]["passed"]
+        assert "nothing was expected" in told["cases"][1]["checked"]
+        failed = await Session(host).refused("test_tool", name="tool", answer="else")
+        assert failed.value["cases"][0]["expected"] == {"ok": "else"}
+
+
 async def test_a_guest_cannot_reach_the_workshop_whatever_it_was_granted() -> None:
     policy = Policy.parse({"gates": {"on": []}, "tools": {"caller": {"grants": {"tool.call": {"tools": ["*"]}}}}})
     async with opened(policy=policy) as host:
