@@ -6,10 +6,12 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
+
+import anyio.lowlevel
 
 from rho_wasm.calls import ToolCall
-from rho_wasm.errors import PlainError
+from rho_wasm.errors import PlainError, ToolError
 from rho_wasm.messages import (
     Message,
     assistant_message,
@@ -23,13 +25,15 @@ from rho_wasm.messages import (
 from rho_wasm.offered import ToolSnapshot
 from rho_wasm.option_checks import check_function, check_kind, check_whole
 from rho_wasm.plain import encode, plain
-from rho_wasm.rendering import model_text, value_text
+from rho_wasm.rendering import error_text, model_text, printed_name, value_text
 from rho_wasm.results import Failed, Ok, ToolResult
 from rho_wasm.runner import ToolRunner
 from rho_wasm.tools import Tool
 from rho_wasm.untrusted import type_name
 
 __all__ = ["KeepDetails", "LoopOutcome", "Model", "OnToolError", "Retry", "ToolLoop", "retry"]
+
+_AT_ONCE: Final = 64
 
 Model: TypeAlias = Callable[[list[Message], Sequence[Tool]], Awaitable[Mapping[str, Any]]]
 """``(messages, tools)`` to an assistant's message; see :mod:`rho_wasm.messages` for their shapes."""
@@ -90,7 +94,8 @@ class ToolLoop:
     """Asks ``model``, runs the calls that it makes, and asks again with their results.
 
     ``mode="manual"``: no call runs, and the tools' own flags are not looked at. ``mode="auto"``: ordinary calls of a
-    turn run side by side, those of ``manual`` tools are surfaced. ``max_turns`` bounds how often a run asks the model.
+    turn run side by side, those of ``manual`` tools are surfaced. ``max_turns`` bounds how often a run asks the model,
+    ``max_calls`` how many calls of one answer of it run: each further one gets a result that says so (``blocked``).
     ``on_tool_error`` is for calls that crashed, never for failures that a handler reported: ``"report"`` (the model
     reads it), ``retry(n)``, ``"abort"``. ``keep_details`` is how much of a result's details the messages keep: False
     for none, a bound on their bytes as CBOR (larger ones are left out), or a function of the result that answers what
@@ -104,6 +109,7 @@ class ToolLoop:
         *,
         mode: Literal["auto", "manual"] = "auto",
         max_turns: int = 50,
+        max_calls: int = 256,
         on_tool_error: OnToolError = "report",
         keep_details: KeepDetails = False,
     ) -> None:
@@ -116,10 +122,12 @@ class ToolLoop:
         if keep_details is not False and not callable(keep_details):
             check_whole(keep_details, "keep_details is False, a function or a number of bytes, which", least=0)
         check_whole(max_turns, "max_turns", least=1)
+        check_whole(max_calls, "max_calls", least=1)
         self.model = model
         self.runner = runner
         self.mode = mode
         self.max_turns = max_turns
+        self.max_calls = max_calls
         self.on_tool_error = on_tool_error
         self._keep_details = keep_details
 
@@ -204,6 +212,7 @@ class ToolLoop:
     async def _run_calls(
         self, calls: Sequence[ToolCall], snapshot: ToolSnapshot, told: Mapping[str, Any]
     ) -> list[ToolResult]:
+        more, calls = calls[self.max_calls :], calls[: self.max_calls]
         results = await self.runner.run_many(calls, tools=snapshot, model=self.model, **told)
         if isinstance(self.on_tool_error, Retry):
             for attempt in range(2, self.on_tool_error.times + 2):
@@ -215,6 +224,10 @@ class ToolLoop:
                 )
                 for n, result in zip(again, tried, strict=True):
                     results[n] = result
+        for number, call in enumerate(more):
+            if not number % _AT_ONCE:
+                await anyio.lowlevel.checkpoint()
+            results.append(_one_too_many(call, self.max_calls))
         return results
 
     def _stopped(
@@ -289,6 +302,13 @@ def _awaited(answer: Any) -> Awaitable[Mapping[str, Any]]:
 
 def _may_retry(result: ToolResult, tool: Tool | None) -> bool:
     return result.kind == "crashed" and tool is not None and tool.idempotent is True
+
+
+def _one_too_many(call: ToolCall, most: int) -> ToolResult:
+    tool = printed_name(call)
+    detail = f"it was not run: one answer may ask for {most} calls at most; ask for it again in the next answer"
+    text = error_text(tool, ToolError("blocked", tool=tool, detail=detail))
+    return ToolResult(call_id=call.id, tool=tool, status="error", kind="refused", reason="blocked", text=text)
 
 
 def _as_result(call: ToolCall, result: Any) -> ToolResult:

@@ -12,6 +12,7 @@ Everything that a loop must remember between two runs is in them, so a host keep
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
@@ -135,12 +136,12 @@ def open_calls(messages: Sequence[Message]) -> list[ToolCall]:
     A question that waits stands for its call: its tool has run.
     """
     assistant, after = _last_turn(messages)
-    answered = [message["tool_call_id"] for message in after if message["role"] == "tool"]
+    answered = Counter(message["tool_call_id"] for message in after if message["role"] == "tool")
     waiting: list[ToolCall] = []
     for call in assistant.get("tool_calls", ()):
         # Two calls of one id need two answers.
-        if call.id in answered:
-            answered.remove(call.id)
+        if answered[call.id]:
+            answered[call.id] -= 1
         else:
             waiting.append(call)
     return waiting

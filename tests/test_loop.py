@@ -433,6 +433,23 @@ async def test_a_loop_stops_after_so_many_turns_and_goes_on_from_there() -> None
     assert (await loop.run(outcome.messages)).status == "completed"
 
 
+async def test_of_very_many_calls_in_one_answer_those_beyond_the_bound_do_not_run_and_say_so() -> None:
+    calls = [call("echo", {"n": n}, id=f"c{n % 7}") for n in range(300)]
+    outcome = await loop_of(Model(calls), echo()).run([USER])
+    results = [message for message in outcome.messages if message["role"] == "tool"]
+    assert outcome.status == "completed"
+    assert [result["tool_call_id"] for result in results] == [one.id for one in calls]
+    assert [result["is_error"] for result in results] == [n >= 256 for n in range(300)]
+    assert "not run: one answer may ask for 256 calls at most" in results[-1]["content"]
+
+
+async def test_the_bound_on_calls_of_one_answer_is_the_hosts_and_the_next_answer_has_its_own() -> None:
+    model = Model([call("echo", id=str(n)) for n in range(3)], [call("echo", id=str(n)) for n in range(2)])
+    outcome = await loop_of(model, echo(), max_calls=2, on_tool_error=retry(1)).run([USER])
+    results = [message for message in outcome.messages if message["role"] == "tool"]
+    assert [result["is_error"] for result in results] == [False, False, True, False, False]
+
+
 async def test_a_new_tool_is_offered_from_the_next_model_call_on() -> None:
     registry = ToolRegistry([])
 
@@ -543,6 +560,7 @@ async def test_a_model_that_answers_no_assistant_message_is_the_hosts_error(answ
         {"keep_details": -1},
         {"max_turns": "3"},
         {"max_turns": 0},
+        {"max_calls": 0},
     ],
 )
 def test_options_that_mean_nothing_are_refused_by_their_names(options: dict[str, Any]) -> None:

@@ -22,6 +22,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
 from typing import Any
 
@@ -386,6 +387,46 @@ async def test_one_of_many_calls_that_fails_affects_no_other() -> None:
 async def test_calls_of_one_id_have_a_result_each() -> None:
     results = await runner_of(echo()).run_many([call("echo", {"n": n}, id="same") for n in range(3)])
     assert [result.value["n"] for result in results] == [0, 1, 2]
+
+
+async def test_many_calls_that_never_wait_leave_the_event_loop_its_turns() -> None:
+    begun, seen = 0, []
+
+    async def counts(arguments: Any) -> Ok:
+        nonlocal begun
+        begun += 1
+        return Ok(begun)
+
+    async def watch(scope: anyio.CancelScope) -> None:
+        with scope:
+            while True:
+                seen.append(begun)
+                await anyio.lowlevel.checkpoint()
+
+    async with anyio.create_task_group() as group:
+        scope = anyio.CancelScope()
+        group.start_soon(watch, scope)
+        results = await runner_of(make(counts)).run_many([call(id=str(n)) for n in range(500)])
+        scope.cancel()
+    assert [result.call_id for result in results] == [str(n) for n in range(500)]
+    assert max(later - earlier for earlier, later in itertools.pairwise([*seen, begun])) <= 2 * 64
+
+
+async def test_of_many_calls_that_are_cancelled_those_that_wait_for_others_do_not_begin() -> None:
+    begun = 0
+
+    async def handler(arguments: Any) -> Ok:
+        nonlocal begun
+        begun += 1
+        if begun == 64:
+            scope.cancel()
+        await anyio.sleep(60)
+        return Ok(None)
+
+    with anyio.CancelScope() as scope:
+        await runner_of(make(handler)).run_many([call(id=str(n)) for n in range(200)])
+    assert scope.cancelled_caught
+    assert begun == 64
 
 
 async def test_no_calls_have_no_results() -> None:
