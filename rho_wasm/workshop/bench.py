@@ -212,6 +212,14 @@ class Bench:
         """The switch gates that will be asked, in their order."""
         return ["admission", *(gate for gate in ("examples", "replay", "approval") if gate in self.policy.gates.on)]
 
+    def asking(self) -> dict[str, Any]:
+        """What is told of a candidate that the gates are being asked about: which of them it waits for is not known."""
+        gates = self.gates()
+        told = "the gates are still being asked"
+        if "approval" in gates:
+            told += "; for the last of them a person has to say yes, which may take long"
+        return {"gate": ", ".join(gates), "told": [told]}
+
     def bounds(self) -> dict[str, Any]:
         """The bounds that a model should know of before it meets them."""
         limits = self.limits

@@ -50,7 +50,7 @@ class WorkshopLimits:
     """Candidates of the workshop that are neither live nor rejected. One session has at most half of those that the
     others leave; where there is no room the oldest goes of a session that ended, or of the one with the most."""
     approval_wait_s: float = 20.0
-    """How long ``switch_tools`` waits for a person who is being asked. The question stays open afterwards."""
+    """How long ``switch_tools`` waits for the gates, a person who is asked among them. They go on afterwards."""
 
     def __post_init__(self) -> None:
         for field in fields(self):

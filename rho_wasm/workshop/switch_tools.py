@@ -135,9 +135,10 @@ async def _activated(bench: Bench, candidate: Candidate, context: ToolContext) -
     except GateRejected as rejected:
         if not rejected.waiting:
             raise
-        return _waiting(candidate, rejected.gate, [inert(each, limit=500) for each in rejected.told[:8]])
+        told = [inert(each, limit=500) for each in rejected.told[:8]]
+        return _waiting(candidate, {"gate": rejected.gate, "told": told})
     if live is None:
-        return _waiting(candidate, "approval", ["somebody, or something, is still being asked"])
+        return _waiting(candidate, bench.asking())
     passed = await anyio.to_thread.run_sync(partial(_passed, bench, candidate))
     return _told(live, before, candidate) | passed
 
@@ -166,14 +167,13 @@ def _told(live: Generation, before: Generation, candidate: Candidate) -> dict[st
     return told
 
 
-def _waiting(candidate: Candidate, gate: str, problems: Sequence[str]) -> dict[str, Any]:
+def _waiting(candidate: Candidate, waits_for: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "status": "waiting",
         "candidate": candidate.number,
-        "gate": gate,
-        "told": list(problems),
+        **waits_for,
         "next": (
-            "nothing is wrong with it, and it is not live yet: go on with other work, and call switch_tools with "
+            "nothing is known against it, and it is not live yet: go on with other work, and call switch_tools with "
             f'{{"candidate": {candidate.number}}} again later'
         ),
     }

@@ -85,7 +85,7 @@ def _candidate(bench: Bench, candidate: Candidate) -> dict[str, Any]:
         why = [inert(problem, limit=_LINE_CHARS) for problem in waiting[-1].problems[:4]]
         told["waits_for"] = {"gate": waiting[-1].gate, "told": why}
     elif bench.switching.waits(candidate.number):
-        told["waits_for"] = {"gate": "approval", "told": ["somebody, or something, is being asked now"]}
+        told["waits_for"] = bench.asking()
     return told
 
 

@@ -94,7 +94,8 @@ async def test_a_question_to_a_person_stays_open_when_the_call_that_asked_it_has
         with anyio.fail_after(60):
             await asked.wait()
         (open_,) = (await session.done("tool_status"))["candidates"]
-        assert open_["waits_for"]["told"] == ["somebody, or something, is being asked now"]
+        assert open_["waits_for"]["gate"] == "admission, approval"
+        assert "a person has to say yes" in open_["waits_for"]["told"][0]
         assert (await session.done("switch_tools", candidate=candidate.number))["status"] == "waiting"
         answer.set()
         with anyio.fail_after(60):
@@ -102,6 +103,15 @@ async def test_a_question_to_a_person_stays_open_when_the_call_that_asked_it_has
                 await anyio.sleep(0.01)
         assert (await session("tool")).value == "done"
     assert len(reviews) == 1
+
+
+async def test_a_switch_whose_gates_take_long_says_nothing_of_a_person_whom_nobody_asks() -> None:
+    workshop = Workshop(languages=["wat"], limits=WorkshopLimits(approval_wait_s=1e-9))
+    async with opened(workshop=workshop) as host:
+        candidate = await host.source.stage([guest("tool")], author=AUTHOR)
+        told = await Session(host).done("switch_tools", candidate=candidate.number)
+        assert (told["status"], told["gate"]) == ("waiting", "admission")
+        assert told["told"] == ["the gates are still being asked"]
 
 
 async def test_a_host_that_ends_waits_for_no_person() -> None:
