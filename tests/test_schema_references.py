@@ -120,7 +120,7 @@ def test_a_long_chain_is_refused_in_whatever_order_it_is_met() -> None:
         ArgumentSchema({"$defs": chain, "properties": last_first, "allOf": [{"$ref": "#/$defs/d0"}]})
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.sets(_STEPS, min_size=1, max_size=6), _STEPS, st.sampled_from(["$defs", "allOf", "%24defs"]), st.data())
 def test_a_reference_leads_to_what_the_validator_takes_it_for(
     names: set[str], step: str, under: str, data: st.DataObject
