@@ -58,7 +58,7 @@ async def test_the_program_serves_its_parent(tmp_path: Path, version: str) -> No
     mode = "legacy" if version == OLDER else version
     async with Client(parameters(tmp_path / "store"), mode=mode) as client:
         assert client.protocol_version == version
-        assert await names_of(client) == ["answer", "read_artifact", "todo"]
+        assert await names_of(client) == ["read_artifact", "todo", "answer"]
         assert text_of(await client.call_tool("answer")) == "done"
         assert "mine" in text_of(await client.call_tool("todo", {"items": [{"text": "mine"}]}))
         assert "mine" in text_of(await client.call_tool("todo"))
