@@ -161,13 +161,14 @@ class Asking:
         with place.turn(within_s=remaining_ms / 1000):
             return function()
 
-    def _read(self, remaining_ms: float) -> None:
+    def _decoded(self) -> Any:
         limits = self._limits
-        decode = partial(
-            plain.decode, self._data, max_bytes=limits.request_bytes, max_depth=limits.depth, max_items=limits.items
-        )
+        return plain.decode(self._data, max_bytes=limits.request_bytes, max_depth=limits.depth, max_items=limits.items)
+
+    def _read(self, remaining_ms: float) -> None:
+        long = len(self._data) > LONG_BYTES
         try:
-            request = self._in_turn(decode, remaining_ms) if len(self._data) > LONG_BYTES else decode()
+            request = self._in_turn(self._decoded, remaining_ms) if long else self._decoded()
         except PlainError as error:
             self.reply = refusal("invalid_arguments", arguments_words(error))
             return
