@@ -57,13 +57,12 @@ class Place:
         """
         if not self._turns.take(self, within_s=within_s):
             raise NoTurn
-        collects = gc.isenabled()
+        self._turns.rests = gc.isenabled()
         gc.disable()
         try:
             yield
         finally:
-            if collects:
-                gc.enable()
+            self._turns.collect_again()
             self._turns.give_back()
 
     def leave(self) -> None:
@@ -82,14 +81,24 @@ class Place:
 class Turns:
     """One turn at a time. Guests have them in rotation, and of one guest whoever waits longest."""
 
+    rests = False
+    """Whether the collector does, for the turn that somebody has."""
+
     def __init__(self) -> None:
         self.begin_anew()
 
     def begin_anew(self) -> None:
         """In a forked process the threads that had a turn, or waited, are not there."""
+        self.collect_again()
         self._lock = threading.Lock()
         self._taken = False
         self._waiting: dict[str, deque[Place]] = {}
+
+    def collect_again(self) -> None:
+        """The collector works as it did before the turn."""
+        if self.rests:
+            self.rests = False
+            gc.enable()
 
     @property
     def waiting(self) -> int:
