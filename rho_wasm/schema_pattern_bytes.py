@@ -35,10 +35,12 @@ _AT_LEAST: Final = 1024
 _FLAGS: Final = re.compile(r"\(\?([a-zA-Z-]*)[:)]")
 _OPEN: Final = re.compile(r"\((?:\?[a-zA-Z-]*[:)]|\?P?<\w*>?)?")
 _ESCAPE: Final = re.compile(r"\\(?:[pPxuU]\{[^{}]*\}?|.)", re.DOTALL)
-_QUANTIFIER: Final = re.compile(r"(?:[*+?]|\{\s*(\d{0,9})\s*(,\s*(\d{0,9})\s*)?\})\??")
+# Possessive, for spaces can be shared out between its parts in very many ways; and 0000000000105 is 105.
+_QUANTIFIER: Final = re.compile(r"(?:[*+?]|\{\s*+0*+([0-9]{0,9}+)\s*+(,\s*+0*+([0-9]{0,9}+)\s*+)?+\})\??")
 # The validator looks at such texts character by character, without a regular expression.
 _LENGTH_ONLY: Final = re.compile(
-    r"\^(\.|\\[dDwWsS]|\\[pP]\{\w+\}|\[\^?(?:[^\[\]\\&~]|\\[dDwWsS-]|\\[pP]\{\w+\})+\])\{\d{1,9}(?:,\d{1,9})?\}\$"
+    r"\^(\.|\\[dDwWsS]|\\[pP]\{\w+\}|\[\^?(?:[^\[\]\\&~]|\\[dDwWsSnrt./\[\]\\^$|()*+?{}-]|\\x[0-9a-fA-F]{2}"
+    r"|\\u[0-9a-fA-F]{4}|\\[pP]\{\w+\})+\])\{[0-9]{1,9}(?:,[0-9]{1,9})?\}\$"
 )
 # Folding the case of a class goes through all that is in it, 10 ms for one that is nearly everything.
 _SLOW_TO_FOLD: Final = re.compile(r"\\[DWSpPxuU]|(?<!\A)\[\^|:\^", re.DOTALL)
@@ -89,6 +91,8 @@ class _Reader:
                 times, optional = _times(quantifier)
                 more = last * (times - 1) + _REPEAT * optional
                 size, last = min(size + more, _ENDLESS), min(last + more, _ENDLESS)
+            elif character == "{":
+                return _ENDLESS  # Whatever it is to the validator, it is not counted here.
             else:
                 self._anchored = self._anchored and (character != "|" or bool(outer))
                 last = self._atom(character)
