@@ -57,9 +57,8 @@ class Place:
         """
         if not self._turns.take(self, within_s=within_s):
             raise NoTurn
-        self._turns.rests = gc.isenabled()
-        gc.disable()
         try:
+            self._turns.rest_collector()
             yield
         finally:
             self._turns.collect_again()
@@ -81,8 +80,8 @@ class Place:
 class Turns:
     """One turn at a time. Guests have them in rotation, and of one guest whoever waits longest."""
 
-    rests = False
-    """Whether the collector does, for the turn that somebody has."""
+    _thresholds: tuple[int, int, int] | None = None
+    """Of the collector that rests for the turn that somebody has."""
 
     def __init__(self) -> None:
         self.begin_anew()
@@ -94,11 +93,16 @@ class Turns:
         self._taken = False
         self._waiting: dict[str, deque[Place]] = {}
 
+    def rest_collector(self) -> None:
+        """No collection begins by itself. A host that turns collection off and on meanwhile has it as it says."""
+        self._thresholds = gc.get_threshold()
+        gc.set_threshold(0)
+
     def collect_again(self) -> None:
         """The collector works as it did before the turn."""
-        if self.rests:
-            self.rests = False
-            gc.enable()
+        thresholds, self._thresholds = self._thresholds, None
+        if thresholds is not None:
+            gc.set_threshold(*thresholds)
 
     @property
     def waiting(self) -> int:
@@ -115,7 +119,15 @@ class Turns:
                 self._taken = place.has_turn = True
                 return True
             self._waiting.setdefault(place.guest, deque()).append(place)
-        place.wait(within_s)
+        try:
+            place.wait(within_s)
+        except BaseException:
+            with self._lock:
+                self._forget(place)
+                had_turn = place.has_turn
+            if had_turn:
+                self.give_back()
+            raise
         with self._lock:
             if not place.has_turn:
                 self._forget(place)

@@ -109,20 +109,59 @@ def test_who_has_no_more_time_has_no_turn() -> None:
 
 
 def test_what_fails_inside_is_over_too_and_the_collector_works_again() -> None:
-    turns = Turns()
+    turns, before = Turns(), gc.get_threshold()
+    assert before[0] > 0
     with Place("a", turns=turns).turn():
-        assert not gc.isenabled()
+        assert gc.get_threshold()[0] == 0
     for _ in range(2):
         with pytest.raises(ZeroDivisionError), Place("a", turns=turns).turn():
             raise ZeroDivisionError
-        assert gc.isenabled()
-    gc.disable()
+        assert gc.get_threshold() == before
+    assert gc.isenabled()
     try:
         with Place("a", turns=turns).turn():
-            pass
+            gc.disable()
         assert not gc.isenabled(), "the host's own choice"
     finally:
         gc.enable()
+
+
+class Interrupted(Place):
+    """A place whose wait is interrupted before its turn came, or just when it has come."""
+
+    just_then = False
+
+    def wait(self, within_s: float | None) -> None:
+        if self.just_then:
+            super().wait(within_s)
+        raise KeyboardInterrupt
+
+
+def test_an_interrupted_wait_leaves_no_turn_taken() -> None:
+    turns = Turns()
+    with Place("a", turns=turns).turn():
+        with pytest.raises(KeyboardInterrupt), Interrupted("b", turns=turns).turn():
+            raise AssertionError
+        assert turns.waiting == 0
+
+    place, raised = Interrupted("b", turns=turns), []
+    place.just_then = True
+
+    def wait() -> None:
+        try:
+            with place.turn():
+                raise AssertionError
+        except KeyboardInterrupt as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=wait)
+    with Place("a", turns=turns).turn():
+        thread.start()
+        until_waiting(turns, 1)
+    thread.join(SOON_S)
+    assert len(raised) == 1
+    with Place("a", turns=turns).turn(within_s=SOON_S):
+        assert turns.waiting == 0
 
 
 @pytest.mark.anyio
@@ -149,7 +188,7 @@ with Place("a").turn():
     if child == 0:
         with Place("b").turn():
             pass
-        os._exit(7 if gc.isenabled() else 8)
+        os._exit(7 if gc.get_threshold()[0] else 8)
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
     run = [sys.executable, "-c", program]
