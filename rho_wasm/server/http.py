@@ -37,6 +37,8 @@ class HttpLimits:
 
     body_bytes: int = 1_280 * 1024
     """Of one request: 413, as for more than 100,000 values. A guest takes 1 MiB of arguments at most."""
+    bodies_bytes: int = 128 * 1024 * 1024
+    """Of bodies that are coming or waiting to be parsed, all together: 503 to the one that has taken longest."""
     body_s: float = 30.0
     """In which a request comes whole, from its headers on: 408."""
     sessions: int = 1_000
@@ -99,7 +101,7 @@ async def serve_http(
             transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),  # The door's.
         )
         desk = SessionDesk(sdk, path=PATH, sessions=bounds.sessions, idle_s=bounds.session_idle_s)
-        app = BoundedBodies(desk, max_bytes=bounds.body_bytes, seconds=bounds.body_s)
+        app = BoundedBodies(desk, max_bytes=bounds.body_bytes, all_bytes=bounds.bodies_bytes, seconds=bounds.body_s)
         room = room_for(bounds.concurrency)
         unsent = Unsent(most=bounds.unsent_bytes, seconds=bounds.unread_s)
         connections = Connections(room=room, strangers=bounds.strangers, request_s=bounds.request_s, unsent=unsent)

@@ -18,32 +18,37 @@ _ENDING_S = 3.0
 """How long a peer may go on sending what nobody reads. Closed at once, it would mostly not hear what it was answered:
 the system lets go of the answer where unread bytes come in."""
 _ENDING_BYTES = 5 * 1024 * 1024
+_SEND_BUFFER = 128 * 1024
 _AT_ONCE = struct.pack("ii", 1, 0)
 
 
 class Unsent:
     """The answers that are not sent yet, of all connections of one server: ``most`` bytes.
 
-    Where there is no room, the connection ends that has kept bytes waiting for longest; so does one that took no byte
-    for ``seconds``. For one event loop.
+    Where there is no room, the connection ends that has taken nothing for longest; so does one that took no byte for
+    ``seconds``. For one event loop.
     """
 
     def __init__(self, *, most: int, seconds: float) -> None:
         self.seconds = seconds
         self._most = most
-        self._waiting: dict[Outgoing, None] = {}  # The one that waits for longest first.
+        self._waiting: dict[Outgoing, None] = {}
 
     def waits(self, one: Outgoing) -> None:
         """Some bytes of it were not taken at once."""
         self._waiting.setdefault(one)
-        left = {each: each.unsent for each in self._waiting}
+        stood = {each: each.stood_since() for each in self._waiting}
+        left = {each: each.unsent for each in stood}
         total = sum(left.values())
-        for each, size in left.items():
-            if not size:
-                self.is_sent(each)
-            elif total > self._most:
-                total -= size
-                each.reset()
+        for each in [each for each, size in left.items() if not size]:
+            self.is_sent(each)
+        if total > self._most:
+            for each in sorted(stood, key=stood.__getitem__):
+                total -= left[each]
+                if left[each]:
+                    each.reset()
+                if total <= self._most:
+                    break
 
     def is_sent(self, one: Outgoing) -> None:
         """Nothing of it waits any more."""
@@ -67,6 +72,9 @@ class Outgoing(asyncio.Transport):
         is_coming: Callable[[], bool],
     ) -> None:
         super().__init__()
+        # The system takes more only once a third of this is read: of its own size a slow reader needs a minute for it.
+        with suppress(OSError):
+            transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
         self.is_ending = False
         self._transport = transport
         self._loop = loop
@@ -74,6 +82,8 @@ class Outgoing(asyncio.Transport):
         self._is_coming = is_coming
         self._written = 0
         self._taken = 0
+        self._stood_since = loop.time()
+        self._watched = 0
         self._dropped = 0
         self._look: asyncio.TimerHandle | None = None
         self._end: asyncio.TimerHandle | None = None
@@ -104,7 +114,7 @@ class Outgoing(asyncio.Transport):
             self._transport.abort()
             return
         self._transport.resume_reading()
-        self._end = self._loop.call_later(_ENDING_S, self.abort)
+        self._end = self._loop.call_later(_ENDING_S, self._enough)
 
     def dropped(self, size: int) -> None:
         """So many bytes came after all that will be answered."""
@@ -148,15 +158,29 @@ class Outgoing(asyncio.Transport):
     def get_write_buffer_size(self) -> int:
         return self.unsent
 
+    def stood_since(self) -> float:
+        """When it was last seen that some bytes were taken, on the event loop's clock."""
+        if (taken := self._written - self.unsent) != self._taken:
+            self._taken, self._stood_since = taken, self._loop.time()
+        return self._stood_since
+
+    def _enough(self) -> None:
+        """Its peer had time to hear all; what it has not taken yet it still may."""
+        if self.unsent:
+            self._end = self._loop.call_later(_ENDING_S, self._enough)
+        else:
+            self.abort()
+
     def _watch(self) -> None:
-        self._taken = self._written - self.unsent
+        self.stood_since()
+        self._watched = self._taken
         self._look = self._loop.call_later(self._all.seconds, self._looked)
 
     def _looked(self) -> None:
         self._look = None
         if not self.unsent:
             self._all.is_sent(self)
-        elif self._written - self.unsent == self._taken:
+        elif self._written - self.unsent == self._watched:
             self.reset()
         else:
             self._watch()

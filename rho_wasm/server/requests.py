@@ -46,7 +46,7 @@ class BoundedRequests(h11.Connection):
         if isinstance(event, h11.Request):
             self.is_chunked = any(name == b"transfer-encoding" for name, _ in event.headers)
             self._chunks = self._bytes = 0
-        elif self.is_chunked:
+        elif self.is_chunked and self.their_state is h11.SEND_BODY:
             self._look_at_body(event)
         return event
 

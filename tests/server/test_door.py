@@ -97,7 +97,7 @@ async def test_an_origin_is_read_exactly(origins: list[str]) -> None:
 
 
 async def test_a_message_of_many_parts_is_refused_before_it_is_parsed() -> None:
-    app = BoundedBodies(everything, max_bytes=1_000_000, seconds=30)
+    app = BoundedBodies(everything, max_bytes=1_000_000, all_bytes=2_000_000, seconds=30)
     assert await status_of(app, [], body=b"[" * MAX_PARTS) == 200
     assert await status_of(app, [], body=b"[]," * (MAX_PARTS // 2 + 1)) == 413
     assert await status_of(app, [], body=b" " * 1_000_001) == 413
@@ -116,8 +116,70 @@ async def test_a_body_that_does_not_come_is_not_waited_for() -> None:
     async def send(message: Message) -> None:
         statuses.append(message.get("status", 0))
 
-    await BoundedBodies(everything, max_bytes=10, seconds=0)({"type": "http", "headers": []}, receive, send)
+    await BoundedBodies(everything, max_bytes=10, all_bytes=10, seconds=0)(
+        {"type": "http", "headers": []}, receive, send
+    )
     assert statuses[0] == 408
+
+
+async def test_where_bodies_take_too_much_together_the_one_that_took_longest_ends() -> None:
+    app = BoundedBodies(everything, max_bytes=100, all_bytes=150, seconds=60)
+    statuses: dict[int, int] = {}
+
+    async def asks(number: int, end: anyio.Event) -> None:
+        parts = [b"x" * 60, b"x"]
+
+        async def receive() -> Message:
+            if len(parts) == 1:
+                await end.wait()
+            return {"type": "http.request", "body": parts.pop(0), "more_body": bool(parts)}
+
+        async def send(message: Message) -> None:
+            statuses.setdefault(number, message.get("status", 0))
+
+        await app({"type": "http", "headers": []}, receive, send)
+
+    end = anyio.Event()
+    async with anyio.create_task_group() as tasks:
+        for number in range(3):
+            tasks.start_soon(asks, number, end)
+            await anyio.wait_all_tasks_blocked()
+        assert statuses == {0: 503}
+        end.set()
+    assert statuses == {0: 503, 1: 200, 2: 200}
+    statuses.clear()
+    async with anyio.create_task_group() as tasks:
+        for number in range(2):
+            tasks.start_soon(asks, number, end)
+    assert statuses == {0: 200, 1: 200}
+
+
+async def test_long_bodies_that_end_together_are_parsed_one_by_one_with_turns_of_the_loop_between() -> None:
+    told: list[int | str] = []
+
+    async def parses(scope: Scope, receive: Receive, send: Send) -> None:
+        told.append(len((await receive())["body"]))
+
+    app = BoundedBodies(parses, max_bytes=1_000_000, all_bytes=10_000_000, seconds=60)
+
+    async def asks(size: int) -> None:
+        async def receive() -> Message:
+            return {"type": "http.request", "body": b"x" * size, "more_body": False}
+
+        async def send(message: Message) -> None:
+            raise AssertionError
+
+        await app({"type": "http", "headers": []}, receive, send)
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(5):
+            tasks.start_soon(asks, 100_000)
+        tasks.start_soon(asks, 5)
+        while len(told) < 6:
+            before = len(told)
+            await anyio.lowlevel.checkpoint()
+            assert sum(size == 100_000 for size in told[before:]) <= 1
+    assert told.index(5) < 3
 
 
 def test_few_log_lines_of_a_kind_are_written() -> None:

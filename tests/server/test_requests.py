@@ -58,3 +58,14 @@ def test_honest_bodies_are_read_whatever_they_hold() -> None:
     assert body_of(events) == b"\n" * 1_024_000
     assert isinstance(events[-1], h11.EndOfMessage)
     assert not requests.is_coming
+
+
+def test_the_head_of_a_request_after_one_in_chunks_is_read_as_any_other() -> None:
+    requests, _ = read(CHUNKED + b"1\r\n \r\n0\r\n\r\n")
+    requests.send(h11.Response(status_code=200, headers=[(b"content-length", b"0")]))
+    requests.send(h11.EndOfMessage())
+    requests.start_next_cycle()
+    requests.receive_data(HEAD + b"".join(b"a%d: %s\r\n" % (number, b"x" * 300) for number in range(20)))
+    assert requests.next_event() is h11.NEED_DATA
+    requests.receive_data(b"\r\n")
+    assert isinstance(requests.next_event(), h11.Request)
