@@ -262,7 +262,11 @@ async def test_only_the_latest_calls_are_replayed(cache: NativeCache) -> None:
 
 
 @pytest.mark.slow
-async def test_not_more_problems_are_told_than_a_model_can_use(cache: NativeCache) -> None:
+@pytest.mark.parametrize("at_once", [1, 2, 8])
+async def test_not_more_problems_are_told_than_a_model_can_use(
+    cache: NativeCache, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    monkeypatch.setattr("rho_wasm.dynamic.replayer._AT_ONCE", at_once)
     async with open_bench(cache, policy=policy()) as bench:
         await bench.go(artifact("calc"))
         for _ in range(20):
@@ -271,6 +275,17 @@ async def test_not_more_problems_are_told_than_a_model_can_use(cache: NativeCach
         assert len(error.problems) == 9
         assert error.problems[-1] == "there may be more: mend these first"
         assert "recorded calls that worked crash now, the first of them as trapped" in error.told[0]
+
+
+@pytest.mark.slow
+async def test_no_more_problems_are_hinted_at_where_all_are_told(cache: NativeCache) -> None:
+    async with open_bench(cache, policy=policy()) as bench:
+        await bench.go(artifact("calc"))
+        for _ in range(8):
+            await bench.call("calc")
+        error = await rejected(bench, artifact("calc", body=TRAPS))
+        assert len(error.problems) == 8
+        assert all("recording" in problem for problem in error.problems)
 
 
 async def test_a_crash_after_other_host_calls_needs_a_persons_yes_and_one_after_fewer_rejects(
