@@ -13,11 +13,10 @@ from typing import Final
 
 from rho_wasm.dynamic.artifact import Artifact
 from rho_wasm.dynamic.replay import Replay
+from rho_wasm.trace_lines import innermost_line
 
 __all__ = ["place_of"]
 
-_PLACE: Final = re.compile(r"(?:near )?[^:\n]{1,100}:([1-9][0-9]{0,4})(?: in |: |$)")
-"""``file:line in name: text``, as the SDKs of Python and JavaScript say it."""
 _RUNTIMES: Final = re.compile(r"rho_|rho::|core::|std::|alloc::|__rust|rust_|runtime\.|debug\.|builtin\.")
 """How functions begin that an author did not write, and that say no more than that something ended the call."""
 _SAID_BY_GUEST: Final = frozenset({"handler_raised", "out_of_memory", "capability_fault"})
@@ -32,7 +31,8 @@ def place_of(replay: Replay, artifact: Artifact) -> str:
 
     ``artifact`` is what was replayed on.
     """
-    if replay.reason in _SAID_BY_GUEST:
+    # Over an engine, frames are read in the guest's memory.
+    if replay.reason in _SAID_BY_GUEST or artifact.manifest.engine is not None:
         return ", ".join(filter(None, (_type(replay), _line(replay, artifact))))
     # The function alone: from where in it a guest may choose among more places, and so say more.
     functions = [frame.rpartition(" (+")[0] for frame in replay.backtrace]
@@ -48,11 +48,6 @@ def _type(replay: Replay) -> str:
 
 def _line(replay: Replay, artifact: Artifact) -> str:
     lines = 0 if artifact.source is None else artifact.source.count("\n") + 1
-    # Python says the innermost frame last.
-    python = (artifact.language or artifact.manifest.language) == "python"
-    frames = replay.backtrace[::-1] if python else replay.backtrace
-    for frame in frames:
-        found = _PLACE.match(frame)
-        if found is not None and int(found[1]) <= lines:
-            return f"at line {found[1]} of its source"
-    return ""
+    language = artifact.language or artifact.manifest.language or ""
+    line = innermost_line(replay.backtrace, language=language, lines=lines)
+    return "" if line is None else f"at line {line} of its source"

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from rho_wasm.limits import Limits
 from rho_wasm.sandbox.capi import Frame, GuestFault
+from rho_wasm.sandbox.interpreter_frames import Stopped
 from rho_wasm.sandbox.names import function_names
 from rho_wasm.sandbox.state import GuestTrap
 from rho_wasm.untrusted import inert
@@ -91,15 +92,15 @@ def explain(
     memory_refused: bool,
     names: bytes = b"",
     instantiating: bool = False,
-    interpreted: bool = False,
+    interpreted: Stopped | None = None,
 ) -> CallFailed:
     """The reason of ``fault``.
 
     ``cause`` is why the host stopped the guest, where it did. ``memory_refused`` says that ``memory.grow`` answered -1
-    in this call: a guest without memory ends in the same trap as one that panics. ``interpreted`` says that the guest
-    runs over an engine: its frames are the interpreter's and tell an author nothing, so there is no backtrace.
+    in this call: a guest without memory ends in the same trap as one that panics. ``interpreted`` is where a tool was
+    that runs over an engine: WebAssembly's frames are the interpreter's then, and tell an author nothing.
     """
-    trace = () if interpreted else backtrace(fault.frames, names)
+    trace = backtrace(fault.frames, names) if interpreted is None else interpreted.lines()
     if cause is not None:
         return stopped(cause, trace=trace)
     if fault.code == _OUT_OF_FUEL:

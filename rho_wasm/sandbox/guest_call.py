@@ -16,8 +16,10 @@ from rho_wasm.sandbox.asking import Asking, Step
 from rho_wasm.sandbox.capi import GuestFault
 from rho_wasm.sandbox.entry import sure_entry
 from rho_wasm.sandbox.faults import CallFailed, Unexplained, explain, out_of_memory, stopped, time_was_over
+from rho_wasm.sandbox.frames_section import stopped_at
 from rho_wasm.sandbox.imports import HostFunction
 from rho_wasm.sandbox.instance import GuestInstance
+from rho_wasm.sandbox.interpreter_frames import Stopped
 from rho_wasm.sandbox.memory import GuestMemory, OutOfBounds, bytes_at, span
 from rho_wasm.sandbox.module import Linked
 from rho_wasm.sandbox.state import CallState, Elsewhere, GuestTrap
@@ -277,12 +279,14 @@ class GuestCall:
         assert instance is not None, "only a guest that runs faults"
         if state.error is not None:
             return state.error
-        interpreted = self._linked.preparation is not None
-        # Names are looked up one by one.
-        long = state.hurried and not interpreted and len(state.names) > _NAMES_AT_ONCE
+        entered = self._stage != _NEW
+        interpreted = None
+        if self._linked.preparation is not None:
+            interpreted = stopped_at(self._linked.frames, *instance.span()) if entered else Stopped()
+        # Names are looked up one by one, and so are lines.
+        long = state.hurried and (len(state.names) > _NAMES_AT_ONCE if interpreted is None else interpreted.long)
         if long and state.capabilities is None:
             return Elsewhere()
-        entered = self._stage != _NEW
         self.memory_refused = entered and instance.flag(GROW_REFUSED)
         explained = partial(
             explain,

@@ -20,6 +20,7 @@ from rho_wasm.limits import HostLimits
 from rho_wasm.sandbox.admission_engine import admit_engine, check_engine_hash
 from rho_wasm.sandbox.cache import NativeCache, native_key
 from rho_wasm.sandbox.compile import compile_native
+from rho_wasm.sandbox.frames_section import frames_section
 from rho_wasm.sandbox.images import EngineBinary, EngineFinder
 from rho_wasm.sandbox.loading import LoadedEngine
 from rho_wasm.sandbox.module import Linked
@@ -159,6 +160,7 @@ class Interpreters:
             )
             linked = await anyio.to_thread.run_sync(self._linked, runtime, key, compiled)
             self.compiled += 1
+        linked.frames = frames_section(binary.wasm)
         loaded = LoadedEngine(binary.sha256, inert(binary.name, limit=128), linked)
         self._loaded[binary.sha256] = loaded
         return loaded

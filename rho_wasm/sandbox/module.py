@@ -68,6 +68,7 @@ class Linked:
         "entry",
         "exports",
         "file",
+        "frames",
         "overruns",
         "owner",
         "pre",
@@ -98,6 +99,8 @@ class Linked:
         """What it lies over, and shares its code with."""
         self.file = file
         """Where its code was mapped from. It is closed with it: until then other processes can map it too."""
+        self.frames = b""
+        """Of an engine: how its frames are read, as ``frames_section`` has it."""
         self.overruns = 0
         """How often it held the event loop's thread for much longer than a slice."""
 
@@ -106,6 +109,7 @@ class Linked:
         other = Linked.__new__(Linked)
         other.owner, other.pre, other.argument, other.exports = self.owner, self.pre, self.argument, self.exports
         other._module, other._suspending, other.file, other.engine = self._module, None, None, self
+        other.frames = self.frames
         other.entry, other.preparation, other.overruns = entry, preparation, overruns
         return other
 

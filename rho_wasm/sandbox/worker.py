@@ -214,7 +214,7 @@ class _Worker:
                     runtime.link(message["native"], guest=True), message["names"], frozenset(message["declared"])
                 )
             elif "engine" in message:
-                self._add_engine(message["engine"])
+                self._add_engine(message["engine"], message["frames"])
             elif "drop" in message:
                 self._modules.pop(message["drop"]).close()
             elif "limits" in message:
@@ -226,8 +226,9 @@ class _Worker:
             self._interpreters = self._make_runtime(interpreters=True)
         return self._interpreters
 
-    def _add_engine(self, native: bytes | None) -> None:
+    def _add_engine(self, native: bytes | None, frames: bytes) -> None:
         linked = self._for_interpreters().link(self._line.file() if native is None else native)
+        linked.frames = frames
         if linked.file is not None:
             linked.file.close()  # It is mapped, and goes nowhere from here.
         self._engines.append(LoadedEngine(b"", "", linked))

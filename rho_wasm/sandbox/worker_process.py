@@ -181,12 +181,14 @@ class WorkerProcess:
     async def _load_engine(self, engine: Linked, in_thread: _InThread) -> None:
         """Puts the native code of an engine before the next module: as a file to map, where there are such files."""
         if engine.file is None:
-            frame = await in_thread(lambda: framed({"engine": engine.native()}, max_bytes=_FRAME_BYTES))
+            frame = await in_thread(
+                lambda: framed({"engine": engine.native(), "frames": engine.frames}, max_bytes=_FRAME_BYTES)
+            )
             self.intact = False
             self._out += frame
         else:
             self.intact = False
-            self.put({"engine": None})
+            self.put({"engine": None, "frames": engine.frames})
             self._files.append((self._sent + len(self._out), engine.file))
         self._engines.append(engine)
         self.intact = True

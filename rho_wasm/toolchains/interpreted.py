@@ -17,6 +17,7 @@ from rho_wasm.sandbox.admission_image import admit_image
 from rho_wasm.sandbox.images import EngineBinary, LoadedSource
 from rho_wasm.toolchains.image import touched_pages, write_image
 from rho_wasm.toolchains.load_reply import manifest_of
+from rho_wasm.trace_lines import innermost_line
 from rho_wasm.untrusted import inert
 
 __all__ = ["SourceImage", "image_of"]
@@ -61,7 +62,7 @@ async def image_of(
     try:
         loaded = await sandbox.load_source(engine, request)
     except ToolError as error:
-        raise _not_loaded(error, language=language, file=file) from error
+        raise _not_loaded(error, language=language, file=file, lines=source.count("\n") + 1) from error
     except BuildError as error:
         # The sandbox knows neither: it names the engine.
         named = [replace(each, file=inert(file, limit=128)) for each in error.diagnostics]
@@ -95,13 +96,14 @@ def _written(
     return SourceImage(wasm, manifest)
 
 
-def _not_loaded(error: ToolError, *, language: str, file: str) -> BuildError:
+def _not_loaded(error: ToolError, *, language: str, file: str, lines: int) -> BuildError:
     bound = f" ({error.limit}={error.value})" if error.limit is not None else ""
     why = f"loading it ended in {error.reason}{bound}"
     detail = f": {inert(error.detail, limit=500)}" if error.detail else ""
+    line = innermost_line(error.backtrace, language=language, lines=lines)
     return BuildError(
         language,
-        [Diagnostic(why + detail, file=inert(file, limit=128))],
+        [Diagnostic(why + detail, file=inert(file, limit=128), line=line)],
         reason=_REASONS.get(error.reason, "build_failed"),
         hint="what a file does when it is loaded must be short: work belongs into the tool's function",
     )

@@ -64,6 +64,15 @@ def test_the_innermost_line_is_told(language: str, told: str) -> None:
     assert place_of(crashed("handler_raised", *frames), made) == told
 
 
+@pytest.mark.parametrize("reason", ["trapped", "out_of_fuel", "deadline"])
+def test_of_a_tool_over_an_engine_only_the_line_is_told(reason: str) -> None:
+    """Its frames are read in its memory, where it can have written what it likes."""
+    wat = artifact("calc", source="1\n2\n3")
+    made = replace(wat, language="javascript", manifest=wat.manifest.model_copy(update={"engine": bytes(32)}))
+    assert place_of(crashed(reason, "what was asked (+0x1)"), made) == ""
+    assert place_of(crashed(reason, "near tool.js:2 in what_was_asked"), made) == "at line 2 of its source"
+
+
 @pytest.mark.parametrize("number", ["0", "4", "99999", "100000", "01", "-1", "٣", "3x"])
 def test_a_number_that_is_no_line_of_the_source_is_not_told(number: str) -> None:
     made = artifact("calc", source="1\n2\n3")

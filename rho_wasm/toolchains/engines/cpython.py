@@ -9,6 +9,7 @@ objects, is looked at when the engine is made, and the engine is tried before it
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import struct
 from collections.abc import Sequence
@@ -22,8 +23,11 @@ import wasmtime
 from rho_wasm.errors import BuildError, Diagnostic
 from rho_wasm.sandbox.abi import ALLOC, CALL, LOAD, MEMORY, WASI, WASI_IMPORTS, FunctionType
 from rho_wasm.sandbox.boot import Booted, HostCall
+from rho_wasm.sandbox.frames_section import with_frames
 from rho_wasm.sandbox.imports import HostBody, HostFunction
+from rho_wasm.sandbox.interpreter_frames import InterpreterMemory
 from rho_wasm.sandbox.memory import GuestMemory
+from rho_wasm.sandbox.python_frames import PythonFrames
 from rho_wasm.sandbox.state import CallState
 from rho_wasm.sandbox.wasi import CAPABILITIES
 from rho_wasm.toolchains.binary import FUNCTION, Module
@@ -55,6 +59,8 @@ _LOG_WAT = f"""(module
     (i32.const 0)))"""
 
 _STOP_IN = "clock_time_get"
+_STOP = "_stop"
+"""The bootstrap's function that is stopped."""
 _STACK_POINTER = 0
 """The one global that the interpreter has."""
 _STACK_ALIGNMENT = 4_096
@@ -73,6 +79,8 @@ _REFERENCES, _ITEMS = 0, 12
 _IMMORTAL = 0x3FFF_FFFF
 """As a count of references, it is never changed (PEP 683)."""
 _MOST_REFERENCES = 1 << 24
+_CFRAME = 4_060_392
+"""Where ``PyThreadState.cframe`` is, of the first thread: among the interpreter's own variables, so in each run."""
 _U32 = struct.Struct("<I")
 _MARSHAL_MAP = ord("{")
 """What an answer in marshal's format begins with. In CBOR, a map never does."""
@@ -120,6 +128,7 @@ async def build_engine(wasm: bytes) -> bytes:
     _copy_code(memory, addresses, booted)
     _make_immortal(memory, addresses, booted)
     booted = replace(booted, memory=bytes(memory))
+    _check_frames(booted)
     append_module(module, _assembled(_text("marshal.wat")))
     adaptors = _assembled(_adaptors_wat(addresses, booted))
     append_module(module, adaptors, functions={"vectorcall": _vectorcall(module, booted)})
@@ -131,7 +140,7 @@ async def build_engine(wasm: bytes) -> bytes:
         zero=_dead_stack(booted),
         export_globals=True,
     )
-    return _with_touched(engine)
+    return _with_touched(with_frames(engine, "cpython-3.12", _CFRAME))
 
 
 def _with_touched(engine: bytes) -> bytes:
@@ -259,6 +268,15 @@ def _vectorcall(module: Module, booted: Booted) -> int:
     raise _unexpected("its way to call a Python function was not found")
 
 
+def _check_frames(booted: Booted) -> None:
+    """What is to tell where a tool was when it was stopped tells where the bootstrap was."""
+    base = ctypes.cast(ctypes.c_char_p(booted.memory), ctypes.c_void_p).value
+    assert base is not None, "it is not empty"
+    found = PythonFrames(_CFRAME, foreign=()).read(InterpreterMemory(base, len(booted.memory)))
+    if [place.name for place in found.places[:1]] != [_STOP]:
+        raise _unexpected("its frames are not where they are looked for")
+
+
 def _stack_pointer(addresses: _Addresses) -> int:
     return (addresses.stack + _CONTENT + STACK_BYTES) & -_STACK_ALIGNMENT
 
@@ -336,7 +354,7 @@ SPEC = EngineSpec(
         "PSF-2.0 AND Apache-2.0 AND Zlib AND bzip2-1.0.6 AND BSD-2-Clause AND MIT AND Apache-2.0 WITH LLVM-exception"
     ),
     upstream="CPython 3.12.0, VMware Labs' webassembly-language-runtimes python/3.12.0+20231211-040d5a6",
-    revision=10,
+    revision=11,
     build=build_engine,
     test=SelfTest(
         file="check.py",

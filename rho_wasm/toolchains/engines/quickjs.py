@@ -13,6 +13,7 @@ import wasmtime
 
 from rho_wasm.sandbox.abi import ALLOC, CALL, LOAD, MEMORY, PAGE_BYTES, RHO_IMPORTS
 from rho_wasm.sandbox.boot import BootInstance
+from rho_wasm.sandbox.frames_section import with_frames
 from rho_wasm.toolchains.binary import Global, Module, encode_s32
 from rho_wasm.toolchains.binary_reader import read_module
 from rho_wasm.toolchains.engines.spec import EngineSpec, SelfTest
@@ -110,12 +111,15 @@ async def build_engine(wasm: bytes) -> bytes:
     place = add_to_table(module, native)
     low, high = _move_stack(module)
 
+    runtime = 0
+
     def drive(instance: BootInstance) -> None:
+        nonlocal runtime
         instance.call("_initialize")
         names = "".join(f"{name} " for name in _text(_NAMES).split())
         texts = [text.encode() + b"\0" for text in (_text(_PRELUDE), "rho", _NATIVE, names)]
         prelude, module_name, global_name, common = given = [_written(instance, text) for text in texts]
-        instance.call(
+        runtime = instance.call(
             _BOOT,
             *(prelude, len(texts[0]) - 1, module_name, global_name, common, common + len(names)),
             *(place, low + _STACK_SPARE_BYTES, low, high),
@@ -126,7 +130,8 @@ async def build_engine(wasm: bytes) -> bytes:
         _use_up_holes(instance)
 
     booted = await boot_module(module, drive=drive, parallel=True)
-    return snapshot(module, booted, keep_exports=(MEMORY, ALLOC, LOAD, CALL), export_globals=True, zero=[(low, high)])
+    engine = snapshot(module, booted, keep_exports=(MEMORY, ALLOC, LOAD, CALL), export_globals=True, zero=[(low, high)])
+    return with_frames(engine, "quickjs-ng-0.15", runtime)
 
 
 def _text(names: tuple[str, ...]) -> str:
@@ -181,7 +186,7 @@ SPEC = EngineSpec(
     sha256="718f30dac3b2b42f2ab18d622f8ca11139e193e40f941519165710e4a9b168a3",
     licence="MIT AND Apache-2.0 WITH LLVM-exception",
     upstream="QuickJS-ng 0.15.1, its release's own qjs-wasi-reactor.wasm",
-    revision=11,
+    revision=12,
     build=build_engine,
     prepare=prepare,
     test=SelfTest(

@@ -4,6 +4,7 @@
     (param $prelude i32) (param $length i32) (param $module_name i32) (param $global_name i32)
     (param $names i32) (param $names_end i32) (param $native i32)
     (param $stack_limit i32) (param $stack_low i32) (param $stack_high i32)
+    (result i32)  ;; The runtime.
     (local $functions i64)
     (local $global i64)
     (local $which i32)
@@ -36,7 +37,8 @@
     ;; A collection writes into every object, and so into every page of the snapshot: not in a short call.
     (call $run_gc (global.get $runtime))
     (call $set_gc_threshold (global.get $runtime) (i32.const 0x100_0000))
-    (global.set $random (i64.const 0)))
+    (global.set $random (i64.const 0))
+    (global.get $runtime))
 
   ;; Makes the names that tools use most before anything else does, one beside the other. Using a name counts it, in
   ;; its page; made where the engine comes to them they lie in many.
