@@ -32,7 +32,7 @@ def place_of(replay: Replay, artifact: Artifact) -> str:
     ``artifact`` is what was replayed on.
     """
     # Over an engine, frames are read in the guest's memory.
-    if replay.reason in _SAID_BY_GUEST or artifact.manifest.engine is not None:
+    if replay.reason in _SAID_BY_GUEST or artifact.manifest.is_image:
         return ", ".join(filter(None, (_type(replay), _line(replay, artifact))))
     # The function alone: from where in it a guest may choose among more places, and so say more.
     functions = [frame.rpartition(" (+")[0] for frame in replay.backtrace]

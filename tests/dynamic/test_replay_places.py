@@ -6,8 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from rho_wasm.dynamic.artifact import Artifact
 from rho_wasm.dynamic.replay import Replay
 from rho_wasm.dynamic.replay_places import place_of
+from rho_wasm.manifest import Manifest, embed
+from rho_wasm.sandbox.abi import MANIFEST_SECTION
+from rho_wasm.wasm import custom
 from tests.dynamic.guests import artifact
 
 
@@ -67,8 +71,9 @@ def test_the_innermost_line_is_told(language: str, told: str) -> None:
 @pytest.mark.parametrize("reason", ["trapped", "out_of_fuel", "deadline"])
 def test_of_a_tool_over_an_engine_only_the_line_is_told(reason: str) -> None:
     """Its frames are read in its memory, where it can have written what it likes."""
-    wat = artifact("calc", source="1\n2\n3")
-    made = replace(wat, language="javascript", manifest=wat.manifest.model_copy(update={"engine": bytes(32)}))
+    wasm = artifact("calc").wasm
+    manifest = Manifest.decode(custom(wasm, MANIFEST_SECTION) or b"").model_copy(update={"engine": bytes(32)})
+    made = Artifact.from_wasm(embed(wasm, manifest), source="1\n2\n3", language="javascript")
     assert place_of(crashed(reason, "what was asked (+0x1)"), made) == ""
     assert place_of(crashed(reason, "near tool.js:2 in what_was_asked"), made) == "at line 2 of its source"
 
