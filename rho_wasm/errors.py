@@ -71,8 +71,8 @@ class ToolError(RhoError):
 
     ``reason`` is one of the reasons in :data:`rho_wasm.results.KINDS`; the kind (crashed, refused, host) follows from
     it. ``detail`` is one line for the model: what happened and what to do. ``limit`` and ``value`` name the bound that
-    was met. ``backtrace`` is a bounded list of inert lines, innermost first (of a tool in Python last). ``cause``
-    is the exception behind it, kept only for handlers that the host trusts.
+    was met. ``backtrace`` is a bounded list of inert lines, innermost first (of what was raised
+    in Python last). ``cause`` is the exception behind it, kept only for handlers that the host trusts.
     """
 
     def __init__(

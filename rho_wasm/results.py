@@ -153,8 +153,8 @@ class ToolResult:
     ask_user and halt). ``text`` is what the model reads, ``value`` what the handler answered (the reason of a
     ``Failed``, the value of a ``Halt``), ``options`` those of an ``AskUser``. ``fuel_used`` is None for host
     tools, and where a guest was stopped at its deadline: then nobody knows. ``duration_ms`` counts from the moment that
-    the gate allowed the call. ``backtrace`` names a guest's functions, innermost first (of a tool in Python last),
-    where it crashed. ``output_id`` is set where the text was cut and kept whole.
+    the gate allowed the call. ``backtrace`` names a guest's functions where it crashed, innermost first (of what was
+    raised in Python last). ``output_id`` is set where the text was cut and kept whole.
     """
 
     call_id: str

@@ -6,19 +6,36 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-__all__ = ["innermost_line"]
+__all__ = ["innermost_line", "with_texts"]
 
 _PLACE: Final = re.compile(r"(?:near )?[^:\n]{1,128}:([1-9][0-9]{0,5})(?: in |: |$)")
+_BARE: Final = re.compile(r"(?:near )?[^:\n]{1,128}:([1-9][0-9]{0,5})(?: in [^:\n]{1,128})?")
+_OTHER_LINES: Final = " without types:"
+"""Of TypeScript where its lines could not be kept."""
 
 
-def innermost_line(backtrace: Sequence[str], *, language: str, lines: int) -> int | None:
+def innermost_line(backtrace: Sequence[str], *, lines: int, last: bool = False) -> int | None:
     """The innermost line that a source of so many ``lines`` has; None where no frame names one.
 
+    ``last``: the innermost frame comes last, as Python says it of what a handler raised.
     What stands there may be the guest's own words, so no more is taken of it than the number.
     """
-    # Python says the innermost frame last.
-    for frame in reversed(backtrace) if language == "python" else backtrace:
+    for frame in reversed(backtrace) if last else backtrace:
         found = _PLACE.match(frame)
         if found is not None and int(found[1]) <= lines:
             return int(found[1])
     return None
+
+
+def with_texts(backtrace: Sequence[str], source: str | None) -> list[str]:
+    """The frames of a tool that was stopped, with the text of each line in ``source``, as those of a raise have it.
+
+    For who wrote the source. Other frames are as they are.
+    """
+    lines = [] if source is None else source.splitlines()
+    told = []
+    for frame in backtrace:
+        found = None if _OTHER_LINES in frame else _BARE.fullmatch(frame)
+        number = 0 if found is None else int(found[1])
+        told.append(f"{frame}: {lines[number - 1].strip()}" if 0 < number <= len(lines) else frame)
+    return told

@@ -4,25 +4,42 @@ from __future__ import annotations
 
 import pytest
 
-from rho_wasm.trace_lines import innermost_line
+from rho_wasm.trace_lines import innermost_line, with_texts
 
 FRAMES = ("... more ...", "near tool.js:2 in a", "tool.js:3", "tool.js:4 in b: text", "function 7 (+0x1)")
 
 
-@pytest.mark.parametrize(("language", "line"), [("python", 4), ("javascript", 2), ("typescript", 2), ("", 2)])
-def test_the_innermost_line_stands_where_the_language_says_it(language: str, line: int) -> None:
-    assert innermost_line(FRAMES, language=language, lines=9) == line
+def test_the_innermost_line_is_the_first_or_the_last() -> None:
+    assert innermost_line(FRAMES, lines=9) == 2
+    assert innermost_line(FRAMES, lines=9, last=True) == 4
 
 
 def test_a_line_that_the_source_does_not_have_is_none() -> None:
-    assert innermost_line(FRAMES, language="javascript", lines=3) == 2
-    assert innermost_line(FRAMES, language="python", lines=3) == 3
-    assert innermost_line(FRAMES, language="python", lines=1) is None
-    assert innermost_line((), language="python", lines=1) is None
+    assert innermost_line(FRAMES, lines=3) == 2
+    assert innermost_line(FRAMES, lines=3, last=True) == 3
+    assert innermost_line(FRAMES, lines=1) is None
+    assert innermost_line((), lines=1) is None
 
 
 @pytest.mark.parametrize(
     "frame", ["3 in t", "a:b:3 in t", "tool.py:3x", "tool.py:٣ in t", "x" * 200 + ":3 in t", "t:03"]
 )
 def test_what_is_no_place_is_none(frame: str) -> None:
-    assert innermost_line((frame,), language="python", lines=9) is None
+    assert innermost_line((frame,), lines=9) is None
+
+
+def test_the_text_of_a_line_is_put_behind_a_frame_that_has_none() -> None:
+    source = "first\n  second  \nthird"
+    assert with_texts(["near t.js:2 in a", "t.js:3", "t.js:1 in b: said"], source) == [
+        "near t.js:2 in a: second",
+        "t.js:3: third",
+        "t.js:1 in b: said",
+    ]
+
+
+@pytest.mark.parametrize(
+    "frame", ["t.ts without types:2 in a", "t.js:4 in a", "t.js:2\nx", "... more ...", "main (+0x1)", "t.js:2 in a:b"]
+)
+def test_other_frames_are_as_they_are(frame: str) -> None:
+    assert with_texts([frame], "first\nsecond\nthird") == [frame]
+    assert with_texts(["t.js:2 in a"], None) == ["t.js:2 in a"]

@@ -48,6 +48,6 @@ def _type(replay: Replay) -> str:
 
 def _line(replay: Replay, artifact: Artifact) -> str:
     lines = 0 if artifact.source is None else artifact.source.count("\n") + 1
-    language = artifact.language or artifact.manifest.language or ""
-    line = innermost_line(replay.backtrace, language=language, lines=lines)
+    python = (artifact.language or artifact.manifest.language) == "python"
+    line = innermost_line(replay.backtrace, lines=lines, last=python and replay.reason == "handler_raised")
     return "" if line is None else f"at line {line} of its source"

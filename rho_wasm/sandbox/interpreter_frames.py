@@ -52,8 +52,6 @@ class Stopped:
     more: bool = False
     """There are others around these."""
     line_of: Callable[[Place], int | None] = lambda place: place.first_line
-    innermost_last: bool = False
-    """As Python says it."""
 
     @property
     def long(self) -> bool:
@@ -71,7 +69,7 @@ class Stopped:
             told.append("... more ...")
         if (over := len(told) - _SHOWN) > 0:
             told[_SHOWN - _SHOWN_OUTERMOST : -_SHOWN_OUTERMOST] = [f"... {over} more ..."]
-        return tuple(reversed(told) if self.innermost_last else told)
+        return tuple(told)
 
     def _told(self, place: Place) -> str:
         line = self.line_of(place)

@@ -48,7 +48,7 @@ class PythonFrames:
             return outer, place
 
         places, more = walked(lambda: memory.word(memory.word(self.current)), step)
-        return Stopped(places, more, line_of=_line, innermost_last=True)
+        return Stopped(places, more, line_of=_line)
 
     def _function(self, memory: InterpreterMemory, code: int) -> Place | None:
         """None for one that is not the author's."""

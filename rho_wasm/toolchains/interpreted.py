@@ -100,7 +100,7 @@ def _not_loaded(error: ToolError, *, language: str, file: str, lines: int) -> Bu
     bound = f" ({error.limit}={error.value})" if error.limit is not None else ""
     why = f"loading it ended in {error.reason}{bound}"
     detail = f": {inert(error.detail, limit=500)}" if error.detail else ""
-    line = innermost_line(error.backtrace, language=language, lines=lines)
+    line = innermost_line(error.backtrace, lines=lines)
     return BuildError(
         language,
         [Diagnostic(why + detail, file=inert(file, limit=128), line=line)],

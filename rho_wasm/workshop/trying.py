@@ -26,6 +26,7 @@ from rho_wasm.repair import TooMuch, repaired
 from rho_wasm.results import KINDS, Failed, HandlerResult, Ok
 from rho_wasm.sandbox import GuestModule, Sandbox
 from rho_wasm.schema_cache import compiled_schema
+from rho_wasm.trace_lines import with_texts
 from rho_wasm.untrusted import inert
 from rho_wasm.workshop.hints import call_hint
 from rho_wasm.workshop.telling import shown
@@ -89,12 +90,14 @@ class Trial:
         limits: Limits,
         *,
         language: str | None,
+        source: str | None = None,
     ) -> None:
         self._sandbox = sandbox
         self._module = module
         self._declaration = declaration
         self._limits = limits
         self._language = language
+        self._source = source
 
     async def run(self, case: Case) -> Tried:
         """Runs one case. Raises :class:`ToolError` only where the host itself could not."""
@@ -121,7 +124,7 @@ class Trial:
             result = error
         took = round((time.perf_counter() - began) * 1000, 1)
         # What a guest answers may be large, and calls of tools go on meanwhile.
-        passed, answer = await anyio.to_thread.run_sync(_judged_and_shown, result, case)
+        passed, answer = await anyio.to_thread.run_sync(_judged_and_shown, result, case, self._source)
         if isinstance(result, ToolError) and (hint := call_hint(result.reason, result.detail, self._language)):
             answer["hint"] = hint
         told |= answer | {"fuel_used": meter.fuel_used, "duration_ms": took}
@@ -170,24 +173,26 @@ async def trial(
         base = limits.call_of(image=module.manifest.is_image, standalone=module.standalone)
         bounds = effective_limits(declaration, ToolVersion(artifact.sha256), policy=policy, limits=base)
         language = artifact.language or artifact.manifest.language
-        yield Trial(sandbox, module, declaration, bounds, language=language)
+        yield Trial(sandbox, module, declaration, bounds, language=language, source=artifact.source)
     finally:
         module.close()
 
 
-def _judged_and_shown(result: HandlerResult | ToolError, case: Case) -> tuple[bool | None, dict[str, Any]]:
-    told = _answered(result)
+def _judged_and_shown(
+    result: HandlerResult | ToolError, case: Case, source: str | None
+) -> tuple[bool | None, dict[str, Any]]:
+    told = _answered(result, source)
     passed = _judged(result, case)
     if passed is False and case.expect is not None:
         told["expected"] = shown(case.expect)
     return passed, told
 
 
-def _answered(result: HandlerResult | ToolError) -> dict[str, Any]:
+def _answered(result: HandlerResult | ToolError, source: str | None) -> dict[str, Any]:
     if isinstance(result, ToolError):
         bound = {} if result.limit is None else {"limit": f"{result.limit}={result.value}"}
         crash = {"crashed": result.reason, "message": inert(result.detail, limit=_DETAIL_CHARS), **bound}
-        frames = [inert(frame, limit=_LINE_CHARS) for frame in result.backtrace[:_FRAMES]]
+        frames = [inert(frame, limit=_LINE_CHARS) for frame in with_texts(result.backtrace[:_FRAMES], source)]
         return crash | ({"backtrace": frames} if frames else {})
     answer = answer_of(result)
     images = answer.pop("images", ())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
@@ -173,6 +174,32 @@ async def test_a_source_that_loops_while_it_is_loaded_is_stopped_and_told_where_
     result = await session.refused("write_tool", language="python", source="while True: pass", name="tool")
     assert result.details["reason"] == "build_timeout"
     assert "do the work in the tool's function" in result.text
+
+
+@pytest.mark.parametrize(
+    ("language", "source", "frame"),
+    [
+        (
+            "python",
+            "from rho import tool\n\n@tool\ndef tool_(text: str) -> int:\n    while True:\n        len(text)\n",
+            (":6 in tool_: len(text)", ":5 in tool_: while True:"),
+        ),
+        (
+            "typescript",
+            "/** Loops.\n * @param args.text A text. */\nexport function tool_(args: { text: string }): number {\n"
+            "  for (;;) {\n    args.text.trim();\n  }\n}\n",
+            (":5 in tool_: args.text.trim();",),
+        ),
+    ],
+)
+async def test_a_loop_without_end_is_told_with_its_line_and_the_text_of_that(
+    session: Session, language: str, source: str, frame: tuple[str, ...]
+) -> None:
+    await session.done("write_tool", language=language, source=source, name="tool_", description="Loops.")
+    result = await session.refused("test_tool", name="tool_", arguments={"text": "a"})
+    (case,) = json.loads(result.text)["cases"]
+    assert case["crashed"] in ("out_of_fuel", "deadline")
+    assert case["backtrace"][0].endswith(frame)
 
 
 async def test_a_name_that_the_source_does_not_declare_and_names_beside_it_are_looked_at(session: Session) -> None:
