@@ -6,12 +6,20 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-__all__ = ["innermost_line", "with_texts"]
+__all__ = ["both_ends", "innermost_line", "with_texts"]
 
 _PLACE: Final = re.compile(r"(?:near )?[^:\n]{1,128}:([1-9][0-9]{0,5})(?: in |: |$)")
 _BARE: Final = re.compile(r"(?:near )?[^:\n]{1,128}:([1-9][0-9]{0,5})(?: in [^:\n]{1,128})?")
 _OTHER_LINES: Final = " without types:"
 """Of TypeScript where its lines could not be kept."""
+
+
+def both_ends(backtrace: Sequence[str], most: int) -> list[str]:
+    """At most so many frames: the first and the last ones, since the innermost is the first or, in Python, the last."""
+    if len(backtrace) <= most:
+        return list(backtrace)
+    first = most // 2
+    return [*backtrace[:first], f"... {len(backtrace) - most + 1} more ...", *backtrace[first - most + 1 :]]
 
 
 def innermost_line(backtrace: Sequence[str], *, lines: int, last: bool = False) -> int | None:

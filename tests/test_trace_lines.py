@@ -4,9 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from rho_wasm.trace_lines import innermost_line, with_texts
+from rho_wasm.trace_lines import both_ends, innermost_line, with_texts
 
 FRAMES = ("... more ...", "near tool.js:2 in a", "tool.js:3", "tool.js:4 in b: text", "function 7 (+0x1)")
+
+
+def test_of_many_frames_both_ends_are_kept() -> None:
+    frames = [*"abcdefgh"]
+    assert both_ends(frames, 8) == frames
+    assert both_ends(frames, 7) == ["a", "b", "c", "... 2 more ...", "f", "g", "h"]
+    assert both_ends(frames, 4) == ["a", "b", "... 5 more ...", "h"]
+    assert both_ends(frames, 3) == ["a", "... 6 more ...", "h"]
+    assert both_ends([], 3) == []
 
 
 def test_the_innermost_line_is_the_first_or_the_last() -> None:

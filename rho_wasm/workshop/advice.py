@@ -10,12 +10,13 @@ from rho_wasm.dynamic.source import DynamicSource
 from rho_wasm.dynamic.strikes import Quarantine
 from rho_wasm.plain import json_text
 from rho_wasm.results import ToolResult
+from rho_wasm.trace_lines import both_ends
 from rho_wasm.untrusted import inert
 from rho_wasm.workshop.hints import call_hint
 
 __all__ = ["Advice"]
 
-_FRAMES, _FRAME_CHARS = 3, 200
+_FRAMES, _FRAME_CHARS = 4, 200
 _NAME_CHARS = 64
 
 
@@ -44,7 +45,7 @@ class Advice:
         if held:
             return self._held(name, held[-1])
         parts: list[str] = []
-        if frames := [inert(frame, limit=_FRAME_CHARS) for frame in result.backtrace[:_FRAMES]]:
+        if frames := [inert(frame, limit=_FRAME_CHARS) for frame in both_ends(result.backtrace, _FRAMES)]:
             parts.append(f"it stopped at {' / '.join(frames)}")
         if (hint := call_hint(result.reason or "", result.text, None)) is not None:
             parts.append(hint)

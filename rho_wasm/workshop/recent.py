@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rho_wasm.events import Event, OnEvent, ToolFinished, emit
+from rho_wasm.trace_lines import both_ends
 from rho_wasm.untrusted import inert
 
 __all__ = ["RecentCalls"]
@@ -94,7 +95,7 @@ class RecentCalls:
         if result.fuel_used is not None:
             calls.fuel.append((event.session_id, result.fuel_used))
         if result.kind == "crashed":
-            frames = tuple(inert(frame, limit=200) for frame in result.backtrace[:_FRAMES])
+            frames = tuple(inert(frame, limit=200) for frame in both_ends(result.backtrace, _FRAMES))
             text = inert(result.text, limit=_TEXT_CHARS)
             call_id = inert(event.call.id, limit=_ID_CHARS)
             fault = _Fault(call_id, result.reason or "", text, frames, result.generation, event.session_id)

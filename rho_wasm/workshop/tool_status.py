@@ -14,6 +14,7 @@ from rho_wasm.dynamic.strikes import Strike, bounded_id
 from rho_wasm.errors import RhoError
 from rho_wasm.results import Failed, Ok
 from rho_wasm.tools import Tool
+from rho_wasm.trace_lines import both_ends
 from rho_wasm.untrusted import inert
 from rho_wasm.workshop import schemas
 from rho_wasm.workshop.bench import Bench
@@ -137,7 +138,7 @@ def _strike(strike: Strike, *, own: bool) -> dict[str, Any]:
         "at": strike.at,
     }
     if own:
-        told["backtrace"] = [inert(frame, limit=_LINE_CHARS) for frame in strike.backtrace[:_FRAMES]]
+        told["backtrace"] = [inert(frame, limit=_LINE_CHARS) for frame in both_ends(strike.backtrace, _FRAMES)]
     return told
 
 

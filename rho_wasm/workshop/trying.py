@@ -26,7 +26,7 @@ from rho_wasm.repair import TooMuch, repaired
 from rho_wasm.results import KINDS, Failed, HandlerResult, Ok
 from rho_wasm.sandbox import GuestModule, Sandbox
 from rho_wasm.schema_cache import compiled_schema
-from rho_wasm.trace_lines import with_texts
+from rho_wasm.trace_lines import both_ends, with_texts
 from rho_wasm.untrusted import inert
 from rho_wasm.workshop.hints import call_hint
 from rho_wasm.workshop.telling import shown
@@ -192,7 +192,7 @@ def _answered(result: HandlerResult | ToolError, source: str | None) -> dict[str
     if isinstance(result, ToolError):
         bound = {} if result.limit is None else {"limit": f"{result.limit}={result.value}"}
         crash = {"crashed": result.reason, "message": inert(result.detail, limit=_DETAIL_CHARS), **bound}
-        frames = [inert(frame, limit=_LINE_CHARS) for frame in with_texts(result.backtrace[:_FRAMES], source)]
+        frames = [inert(frame, limit=_LINE_CHARS) for frame in with_texts(both_ends(result.backtrace, _FRAMES), source)]
         return crash | ({"backtrace": frames} if frames else {})
     answer = answer_of(result)
     images = answer.pop("images", ())
