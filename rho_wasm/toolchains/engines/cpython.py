@@ -354,7 +354,7 @@ SPEC = EngineSpec(
         "PSF-2.0 AND Apache-2.0 AND Zlib AND bzip2-1.0.6 AND BSD-2-Clause AND MIT AND Apache-2.0 WITH LLVM-exception"
     ),
     upstream="CPython 3.12.0, VMware Labs' webassembly-language-runtimes python/3.12.0+20231211-040d5a6",
-    revision=11,
+    revision=13,
     build=build_engine,
     test=SelfTest(
         file="check.py",

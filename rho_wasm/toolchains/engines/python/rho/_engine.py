@@ -21,7 +21,7 @@ from ._host import host
 from ._options import DeclarationError
 from ._random import CallRandom
 from ._tools import Handler, Registry
-from ._trace import frames, head, message_of, network, raised, type_of
+from ._trace import absent, frames, head, message_of, network, raised, type_of
 
 __all__ = ["SCRUBBED_BYTES", "Engine", "tidy"]
 
@@ -197,7 +197,7 @@ class Engine:
         elif isinstance(error, SystemExit):
             message = "the source ended the program while it was loaded (SystemExit)"
         else:
-            message = f"{type_of(error)}: {message_of(error)}"
+            message = f"{type_of(error)}: {message_of(error, hinted=True)}"
         return _without_none(
             message=message,
             line=line,
@@ -278,11 +278,7 @@ def _option_place(source: str, option: str, line: int) -> int:
 
 def _hint(error: BaseException) -> str | None:
     if isinstance(error, ModuleNotFoundError):
-        name = error.name or ""
-        if name.partition(".")[0] in sys.stdlib_module_names:
-            # ``ssl`` is there, and what it is made of, ``_ssl``, is not.
-            return f"{name.lstrip('_')} is not in this Python"
-        return f"Python's standard library is there, and nothing else{network(name.partition('.')[0])}"
+        return absent(error.name or "")
     if isinstance(error, ImportError) and error.name == _PACKAGE and (found := _NO_NAME(error.msg)):
         return f"rho has {', '.join(sys.modules[_PACKAGE].__all__)}{network(found[1])}"
     if isinstance(error, NameError) and error.name in (

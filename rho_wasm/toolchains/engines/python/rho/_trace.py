@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import errno
+import sys
 from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any
 
 from ._host import HostError
 
-__all__ = ["frames", "head", "message_of", "network", "raised", "type_of"]
+__all__ = ["absent", "frames", "head", "message_of", "network", "raised", "type_of"]
 
 _PACKAGE = __name__.rpartition(".")[0]
 _MAX_FRAMES = 40
@@ -32,6 +33,15 @@ _NETWORKS = frozenset({"aiohttp", "fetch", "http", "httpx", "requests", "urllib3
 def network(name: str) -> str:
     """How to reach the network, for who looked for it under ``name``; nothing for any other name."""
     return f"; {_NETWORK}" if name in _NETWORKS else ""
+
+
+def absent(module: str) -> str:
+    """Why a module is not there, and what is."""
+    package = module.partition(".")[0]
+    if package in sys.stdlib_module_names:
+        # ``ssl`` is there, and what it is made of, ``_ssl``, is not.
+        return f"{module.lstrip('_')} is not in this Python"
+    return f"Python's standard library is there, and nothing else{network(package)}"
 
 
 def raised(error: BaseException, file: str, lines: Sequence[str]) -> dict[str, Any]:
@@ -77,11 +87,14 @@ def type_of(error: BaseException) -> str:
     return kind.__qualname__ if own else f"{module}.{kind.__qualname__}"
 
 
-def message_of(error: BaseException) -> str:
-    """What the exception says. Asking runs the author's code, which may fail too."""
+def message_of(error: BaseException, *, hinted: bool = False) -> str:
+    """What the exception says. Asking runs the author's code, which may fail too.
+
+    ``hinted``: what to do about it is said elsewhere, if there is a hint for it.
+    """
     try:
         text = str(error)[:_MESSAGE_CHARS].encode("utf-8", "backslashreplace").decode()
-        return text + _advice(error)
+        return text if hinted and isinstance(error, ModuleNotFoundError) else text + _advice(error)
     except Exception:
         return "(its text cannot be had)"
 
@@ -90,6 +103,8 @@ def _advice(error: BaseException) -> str:
     """What to do about an error that says too little of where it happened."""
     if isinstance(error, FileNotFoundError) and error.errno == errno.ENOENT:
         return _NO_FILES
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        return f" ({absent(error.name)})"
     if isinstance(error, EOFError) and not error.args:
         return _NO_INPUT
     if isinstance(error, HostError) and error.kind != "undeclared":
