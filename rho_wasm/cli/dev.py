@@ -84,7 +84,7 @@ def dev(
             Host.open(store, policy=loaded, secrets=needs_of_calls(loaded), elsewhere=True) as host,
             anyio.create_task_group() as group,
         ):
-            group.start_soon(until_signal, group.cancel_scope)
+            await group.start(until_signal, group.cancel_scope)
             rounds = _Rounds(output, host, source, store=store, policy=policy, language=language, trusted=trusted)
             rounds.call, rounds.arguments = call, arguments
             rounds.tell(

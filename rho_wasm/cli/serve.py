@@ -92,7 +92,7 @@ def mcp(
         async with Host.open(store, policy=policy_of(policy), on_event=feed, workshop=bench or False) as opened:
             server = McpServer(opened.runner, feed=feed, eager=eager)
             async with anyio.create_task_group() as group:
-                group.start_soon(until_signal, group.cancel_scope)
+                await group.start(until_signal, group.cancel_scope)
                 if bench is not None:
                     group.start_soon(_make_engines, bench)
                 if http:

@@ -13,10 +13,12 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
+import anyio
 import pytest
 
 from rho_wasm.cli.output import UsageProblem
 from rho_wasm.cli.serve import TOKEN_VARIABLE, InertFormatter, client_token
+from rho_wasm.cli.signals import until_signal
 from tests.cli.conftest import Command
 
 TOKEN = "0123456789abcdef" * 2
@@ -84,6 +86,16 @@ def test_what_cannot_be_served_at_is_named(command: Command) -> None:
     assert (code, "are for --http" in told["error"]["message"]) == (2, True)
 
 
+@pytest.mark.anyio
+async def test_a_signal_is_waited_for_before_anything_is_told() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    async with anyio.create_task_group() as group:
+        await group.start(until_signal, group.cancel_scope)
+        assert signal.getsignal(signal.SIGTERM) != before
+        group.cancel_scope.cancel()
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
 @pytest.mark.slow
 def test_over_http_it_says_where_it_serves_and_ends_at_a_signal(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "rho_wasm.cli", "serve", "mcp", "--http", "--port", "0", "--json"]
@@ -96,8 +108,8 @@ def test_over_http_it_says_where_it_serves_and_ends_at_a_signal(tmp_path: Path) 
         assert (told["serving"], told["token"]) == ("mcp", True)
         assert TOKEN not in json.dumps(told)
         with pytest.raises(urllib.error.HTTPError) as caught:
-            urllib.request.urlopen(told["url"], timeout=20)
+            urllib.request.urlopen(told["url"], timeout=60)
         assert caught.value.code == 401
         caught.value.close()
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
