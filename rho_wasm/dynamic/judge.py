@@ -143,6 +143,21 @@ class StrikeJudge:
             held = suspension(replace(held, mode="suspend"), now=now)
         self._quarantine(held)
 
+    def pardon(self, tool: str) -> tuple[Quarantine, ...]:
+        """Ends every quarantine of ``tool``, and its strikes no longer count. Answers what was ended.
+
+        Blocks: in any thread but the worker's. That one does it, since a look at the store that read it before would
+        bring back what was ended. Raises :class:`StoreError`.
+        """
+
+        def end() -> tuple[Quarantine, ...]:
+            ended = self._store.records.pardon(tool)
+            self._guard.release(tool)
+            self._ledger.forget(tool)
+            return ended
+
+        return self._worker.submit(end).result()
+
     def write(self, *, last: bool = False) -> None:
         """Writes strikes, the calls that were counted, and quarantines. In the worker's thread.
 

@@ -272,9 +272,7 @@ class DynamicSource:
         A pardoned version can be rolled back to and activated again; nothing becomes live by a pardon, except that a
         suspended version, which is still in the live generation, is offered again.
         """
-        ended = await self._in_thread(partial(self.store.records.pardon, tool))
-        self._guard.release(tool)
-        self._ledger.forget(tool)
+        ended = await self._in_thread(partial(self._judge.pardon, tool))
         await self._in_thread(self._live.rebuild)
         return ended
 

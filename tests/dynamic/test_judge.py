@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -463,6 +464,24 @@ async def test_a_suspension_survives_a_restart(cache: NativeCache, store: Store,
         clock.advance(30)
         await bench.crash("calc")
         assert (await bench.call("calc")).reason == "quarantined"
+
+
+async def test_a_pardon_happens_where_the_store_is_looked_at_so_no_look_undoes_it(
+    cache: NativeCache, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pardon, threads = store.records.pardon, []
+
+    def watched(tool: str) -> Any:
+        threads.append(threading.current_thread().name)
+        return pardon(tool)
+
+    monkeypatch.setattr(store.records, "pardon", watched)
+    async with open_bench(cache, store=store, policy=strikes(on_strikes="suspend")) as bench:
+        await bench.go(artifact("calc", body=TRAPS_IF_TOLD))
+        await bench.crash("calc", times=3, arguments={"n": True})
+        assert len(await bench.source.pardon("calc")) == 1
+        assert (await bench.call("calc", {"n": False})).ok
+    assert threads == ["rho_wasm-store"]
 
 
 async def test_a_pardon_ends_a_suspension(cache: NativeCache, clock: FixedClock) -> None:
