@@ -11,13 +11,18 @@ import pytest
 from hypothesis import settings
 
 from rho_wasm.cli.extras import extras
+from rho_wasm.dynamic import judge
 
 # Else each of the many processes that tests start, and each worker of pytest-xdist, would compile all it imports anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-settings.register_profile("ci", derandomize=True)
-if os.environ.get("CI"):
-    settings.load_profile("ci")
+# How long an example takes is the machine's affair.
+settings.register_profile("here", deadline=None)
+settings.register_profile("ci", deadline=None, derandomize=True)
+settings.load_profile("ci" if os.environ.get("CI") else "here")
+
+# The end of a call waits for the disk for a moment only, and a test looks at what was written, told and switched then.
+judge._STRIKE_WAIT_S = judge._QUARANTINE_WAIT_S = 60.0
 
 
 @pytest.fixture(params=["asyncio", "trio"])
