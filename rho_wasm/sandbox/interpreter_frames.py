@@ -14,23 +14,34 @@ from typing import Final, NamedTuple, Protocol
 from rho_wasm.sandbox.memory import OutOfBounds, bytes_at, span
 from rho_wasm.untrusted import inert
 
-__all__ = ["FILE_CHARS", "NAME_CHARS", "FrameReader", "InterpreterMemory", "Place", "Stopped", "walked"]
+__all__ = [
+    "FILE_CHARS",
+    "NAME_CHARS",
+    "FrameReader",
+    "Function",
+    "InterpreterMemory",
+    "Place",
+    "Stopped",
+    "walked",
+]
 
 FILE_CHARS: Final = 128
 NAME_CHARS: Final = 128
 _LINE_CHARS: Final = 200
 _MAX_FRAMES: Final = 256
 """So many are looked at, from the innermost on."""
+_MAX_FUNCTIONS: Final = 48
+"""Of which frames may be. Looking at one takes ten times as long as at a frame."""
 _SHOWN, _SHOWN_OUTERMOST = 40, 8
 _TABLE_BYTES: Final = 16 * 1024
 """Of all tables of lines of one call. What is in a function beyond them has no line."""
-_SHORT_TABLES: Final = 2 * 1024
-"""To read so much of them takes no longer than may be on the event loop's thread."""
+_SHORT: Final = 1_024
+"""Bytes of tables, and characters: to tell so much takes no longer than may be on the event loop's thread."""
 _MAX_LINE: Final = 1_000_000
 
 
-class Place(NamedTuple):
-    """Where one of the author's functions was."""
+class Function(NamedTuple):
+    """One of the author's."""
 
     file: str
     name: str
@@ -38,10 +49,22 @@ class Place(NamedTuple):
     first_line: int
     table: bytes
     """Of lines, in the interpreter's own format."""
-    at: int
-    """How far into its bytecode the function was, as ``table`` counts it."""
-    unsure: bool = False
-    """It may have gone on since."""
+    start: int
+    """The address of its bytecode."""
+
+
+class Place(NamedTuple):
+    """Where one of the author's functions was."""
+
+    function: Function
+    position: int
+    """The address in its bytecode that the frame names."""
+
+    @property
+    def weight(self) -> int:
+        """How much there is to tell, in bytes and characters."""
+        function = self.function
+        return len(function.table) + len(function.file) + len(function.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,31 +74,42 @@ class Stopped:
     places: tuple[Place, ...] = ()
     more: bool = False
     """There are others around these."""
-    line_of: Callable[[Place], int | None] = lambda place: place.first_line
+    line_of: Callable[[Place], int | None] = lambda place: place.function.first_line
+    near: bool = False
+    """Lines are the nearest that are known."""
 
     @property
     def long(self) -> bool:
         """Whether :meth:`lines` takes too long for the event loop's thread."""
-        return sum(len(each.table) for each in self.places) > _SHORT_TABLES
+        inner, outer = self._shown()
+        return sum(each.weight for each in inner + outer) > _SHORT
 
     def lines(self) -> tuple[str, ...]:
-        """``file:line in name`` of each, inert; ``near`` before one that is not sure."""
+        """``file:line in name`` of each, inert; ``near`` before it where that is all that is known."""
+        inner, outer = self._shown()
         left = _TABLE_BYTES
         told = []
-        for place in self.places:
-            left -= len(place.table)
-            told.append(self._told(place if left >= 0 else place._replace(table=b"", at=0)))
-        if self.more:
-            told.append("... more ...")
-        if (over := len(told) - _SHOWN) > 0:
-            told[_SHOWN - _SHOWN_OUTERMOST : -_SHOWN_OUTERMOST] = [f"... {over} more ..."]
-        return tuple(told)
+        for place in inner + outer:
+            left -= len(place.function.table)
+            told.append(self._told(place if left >= 0 else place._replace(function=place.function._replace(table=b""))))
+        if (over := len(self.places) - len(told)) > 0:
+            told.insert(len(inner), f"... {over} more ...")
+        return (*told, "... more ...") if self.more else tuple(told)
+
+    def _shown(self) -> tuple[tuple[Place, ...], tuple[Place, ...]]:
+        """Of many, the innermost and the outermost ones."""
+        outermost = _SHOWN_OUTERMOST - self.more
+        innermost = _SHOWN - _SHOWN_OUTERMOST
+        if len(self.places) <= innermost + outermost:
+            return self.places, ()
+        return self.places[:innermost], self.places[-outermost:]
 
     def _told(self, place: Place) -> str:
+        file, name, *_ = place.function
         line = self.line_of(place)
-        where = place.file if line is None or not 0 < line <= _MAX_LINE else f"{place.file}:{line}"
-        within = f" in {place.name}" if place.name else ""
-        return inert(f"{'near ' if place.unsure else ''}{where}{within}", limit=_LINE_CHARS)
+        where = file if line is None or not 0 < line <= _MAX_LINE else f"{file}:{line}"
+        within = f" in {name}" if name else ""
+        return inert(f"{'near ' if self.near else ''}{where}{within}", limit=_LINE_CHARS)
 
 
 class FrameReader(Protocol):
@@ -104,21 +138,38 @@ class InterpreterMemory:
         return int.from_bytes(self.read(address, 4), "little")
 
 
-def walked(first: Callable[[], int], step: Callable[[int], tuple[int, Place | None]]) -> tuple[tuple[Place, ...], bool]:
+def walked(
+    first: Callable[[], int], step: Callable[[int], tuple[int, int, int]], look: Callable[[int], Function | None]
+) -> tuple[tuple[Place, ...], bool]:
     """The places of a chain of frames, and whether there are more of them.
 
-    ``step`` takes a frame's address and answers the next one's, outwards, which is 0 at the end, and the place if it is
-    one of the author's. What was found before an address that leaves the memory is as good as ever.
+    ``step`` takes a frame's address and answers the next one's, outwards, which is 0 at the end; the address of its
+    function, 0 for none; and its position in that. ``look`` answers the function if it is one of the author's. What
+    was found before an address that leaves the memory is as good as ever.
     """
-    found: list[Place] = []
+    frame, calls = 0, list[list[int]]()
     try:
         frame = first()
-        for _ in range(_MAX_FRAMES):
-            if not frame:
-                return tuple(found), False
-            frame, place = step(frame)
-            if place is not None:
-                found.append(place)
+        while frame and len(calls) < _MAX_FRAMES:
+            frame, *call = step(frame)
+            calls.append(call)
     except OutOfBounds:
-        return tuple(found), False
+        frame = 0
+    functions: dict[int, Function | None] = {0: None}
+    found: list[Place] = []
+    for address, position in calls:
+        if address not in functions:
+            if len(functions) > _MAX_FUNCTIONS:
+                return tuple(found), True
+            functions[address] = _looked(look, address)
+        function = functions[address]
+        if function is not None:
+            found.append(Place(function, position))
     return tuple(found), frame != 0
+
+
+def _looked(look: Callable[[int], Function | None], address: int) -> Function | None:
+    try:
+        return look(address)
+    except OutOfBounds:
+        return None

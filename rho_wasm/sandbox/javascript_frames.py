@@ -7,8 +7,15 @@ import struct
 from collections.abc import Iterator
 from typing import Final
 
-from rho_wasm.sandbox.interpreter_frames import FILE_CHARS, NAME_CHARS, InterpreterMemory, Place, Stopped, walked
-from rho_wasm.sandbox.memory import OutOfBounds
+from rho_wasm.sandbox.interpreter_frames import (
+    FILE_CHARS,
+    NAME_CHARS,
+    Function,
+    InterpreterMemory,
+    Place,
+    Stopped,
+    walked,
+)
 
 __all__ = ["JavaScriptFrames"]
 
@@ -19,9 +26,9 @@ _FRAME: Final = struct.Struct("<I4xII12xI")
 wherever else something may be thrown, so a loop that only reckons leaves it as it was."""
 _OBJECT_TAG: Final = 0xFFFF_FFFF
 _BYTECODE_OF_OBJECT: Final = 32
-_FUNCTION: Final = struct.Struct("<4xI12xIII32xII8xII")
-"""``JSFunctionBytecode``: the kind of garbage it is, ``byte_code_buf``, ``byte_code_len``, ``func_name``, ``filename``,
-``line_num``, ``pc2line_len``, ``pc2line_buf``."""
+_FUNCTION: Final = struct.Struct("<4xI12xI4xI32xII8xII")
+"""``JSFunctionBytecode``: the kind of garbage it is, ``byte_code_buf``, ``func_name``, ``filename``, ``line_num``,
+``pc2line_len``, ``pc2line_buf``."""
 _KIND_MASK, _IS_BYTECODE = 15, 1
 _STRING: Final = struct.Struct("<4xI12x")
 """``JSString``: the length, and above it whether its characters have 16 bits."""
@@ -50,33 +57,25 @@ class JavaScriptFrames:
             atoms.append(memory.word(self.current + _ATOMS))
             return memory.word(self.current + _CURRENT)
 
-        def step(frame: int) -> tuple[int, Place | None]:
+        def step(frame: int) -> tuple[int, int, int]:
             outer, called, tag, position = _FRAME.unpack(memory.read(frame, _FRAME.size))
-            return outer, self._place(memory, atoms[0], called, position) if tag == _OBJECT_TAG else None
+            return outer, called if tag == _OBJECT_TAG else 0, position
 
-        places, more = walked(first, step)
-        if places:
-            places = (places[0]._replace(unsure=True), *places[1:])
-        return Stopped(places, more, line_of=_line)
+        places, more = walked(first, step, lambda called: _function(memory, atoms[0], called))
+        return Stopped(places, more, line_of=_line, near=True)
 
-    def _place(self, memory: InterpreterMemory, atoms: int, called: int, position: int) -> Place | None:
-        """None for a function that is not the author's, or is not of bytecode."""
-        try:
-            return self._function(memory, atoms, memory.word(called + _BYTECODE_OF_OBJECT), position)
-        except OutOfBounds:
-            return None  # Another kind of function has something else there.
 
-    def _function(self, memory: InterpreterMemory, atoms: int, bytecode: int, position: int) -> Place | None:
-        kind, start, length, name, file, line, size, table = _FUNCTION.unpack(memory.read(bytecode, _FUNCTION.size))
-        if kind & _KIND_MASK != _IS_BYTECODE:
-            return None
-        named = _atom(memory, atoms, file, FILE_CHARS)
-        if named in _FOREIGN:
-            return None
-        # What is called stands before where it goes on.
-        at = position - start - 1 if start < position <= start + length else -1
-        lines = memory.read(table, size) if at >= 0 and size <= _TABLE_BYTES else b""
-        return Place(named, _atom(memory, atoms, name, NAME_CHARS), line, lines, at)
+def _function(memory: InterpreterMemory, atoms: int, called: int) -> Function | None:
+    """None for one that is not the author's, or is not of bytecode: that has something else there."""
+    bytecode = memory.word(called + _BYTECODE_OF_OBJECT)
+    kind, start, name, file, line, size, table = _FUNCTION.unpack(memory.read(bytecode, _FUNCTION.size))
+    if kind & _KIND_MASK != _IS_BYTECODE:
+        return None
+    named = _atom(memory, atoms, file, FILE_CHARS)
+    if named in _FOREIGN:
+        return None
+    lines = memory.read(table, size) if size <= _TABLE_BYTES else b""
+    return Function(named, _atom(memory, atoms, name, NAME_CHARS), line, lines, start)
 
 
 def _atom(memory: InterpreterMemory, atoms: int, atom: int, most: int) -> str:
@@ -92,7 +91,10 @@ def _atom(memory: InterpreterMemory, atoms: int, atom: int, most: int) -> str:
 
 
 def _line(place: Place) -> int:
-    line, passed, table = place.first_line, 0, iter(place.table)
+    """By ``pc2line_buf``, which says where the arguments of calls begin, and of properties that are read nothing."""
+    function = place.function
+    at = place.position - function.start - 1  # What is called stands before where it goes on.
+    line, passed, table = function.first_line, 0, iter(function.table)
     for op in table:
         if op == 0:
             passed += _unsigned(table)
@@ -101,7 +103,7 @@ def _line(place: Place) -> int:
             passed += (op - _FIRST_OP) // _LINE_RANGE
             after = line + (op - _FIRST_OP) % _LINE_RANGE + _LINE_BASE
         _signed(table)  # The column.
-        if place.at < passed:
+        if at < passed:
             return line
         line = after
     return line

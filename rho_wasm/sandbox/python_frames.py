@@ -7,7 +7,15 @@ import struct
 from collections.abc import Iterator
 from typing import Final
 
-from rho_wasm.sandbox.interpreter_frames import FILE_CHARS, NAME_CHARS, InterpreterMemory, Place, Stopped, walked
+from rho_wasm.sandbox.interpreter_frames import (
+    FILE_CHARS,
+    NAME_CHARS,
+    Function,
+    InterpreterMemory,
+    Place,
+    Stopped,
+    walked,
+)
 
 __all__ = ["PythonFrames"]
 
@@ -36,21 +44,16 @@ class PythonFrames:
         self._foreign = foreign
 
     def read(self, memory: InterpreterMemory) -> Stopped:
-        codes: dict[int, Place | None] = {}
-
-        def step(frame: int) -> tuple[int, Place | None]:
+        def step(frame: int) -> tuple[int, int, int]:
             code, outer, instruction = _FRAME.unpack(memory.read(frame, _FRAME.size))
-            if code not in codes:
-                codes[code] = self._function(memory, code)
-            place = codes[code]
-            if place is not None:
-                place = place._replace(at=(instruction - code - _CODE.size) // _UNIT_BYTES)
-            return outer, place
+            return outer, code, instruction
 
-        places, more = walked(lambda: memory.word(memory.word(self.current)), step)
+        places, more = walked(
+            lambda: memory.word(memory.word(self.current)), step, lambda code: self._function(memory, code)
+        )
         return Stopped(places, more, line_of=_line)
 
-    def _function(self, memory: InterpreterMemory, code: int) -> Place | None:
+    def _function(self, memory: InterpreterMemory, code: int) -> Function | None:
         """None for one that is not the author's."""
         first, file, name, table = _CODE.unpack(memory.read(code, _CODE.size))
         named = _text(memory, file, FILE_CHARS)
@@ -58,7 +61,7 @@ class PythonFrames:
             return None
         (length,) = _BYTES.unpack(memory.read(table, _BYTES.size))
         lines = memory.read(table + _BYTES.size, length) if length <= _TABLE_BYTES else b""
-        return Place(named, _text(memory, name, NAME_CHARS), first, lines, 0)
+        return Function(named, _text(memory, name, NAME_CHARS), first, lines, code + _CODE.size)
 
 
 def _text(memory: InterpreterMemory, address: int, most: int) -> str:
@@ -76,7 +79,9 @@ def _text(memory: InterpreterMemory, address: int, most: int) -> str:
 
 def _line(place: Place) -> int | None:
     """By ``co_linetable``, whose format is said in CPython's ``Objects/locations.md``; None where it says none."""
-    line, passed, table = place.first_line, 0, iter(place.table)
+    function = place.function
+    at = (place.position - function.start) // _UNIT_BYTES
+    line, passed, table = function.first_line, 0, iter(function.table)
     for first in table:
         code = first >> 3 & 15
         if code in (13, 14):
@@ -84,7 +89,7 @@ def _line(place: Place) -> int | None:
         elif 10 <= code <= 12:
             line += code - 10
         passed += (first & 7) + 1
-        if passed > place.at:
+        if passed > at:
             return None if code == 15 else line
         if code == 14:
             for _ in range(3):

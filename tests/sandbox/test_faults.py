@@ -8,7 +8,7 @@ from rho_wasm.limits import Limits
 from rho_wasm.results import KINDS
 from rho_wasm.sandbox.capi import Frame, GuestFault
 from rho_wasm.sandbox.faults import CallFailed, backtrace, explain, stopped, time_was_over
-from rho_wasm.sandbox.interpreter_frames import Place, Stopped
+from rho_wasm.sandbox.interpreter_frames import Function, Place, Stopped
 from rho_wasm.sandbox.state import GuestTrap
 from tests.sandbox.test_names import name_section
 
@@ -98,7 +98,10 @@ def test_a_hostile_name_is_inert_and_bounded() -> None:
 @pytest.mark.parametrize("code", [None, 0, 9, 11])
 def test_a_tools_own_frames_stand_in_the_place_of_its_interpreters(code: int | None) -> None:
     fault = GuestFault(code, "", (Frame(1452, 1),))
-    for where, trace in ((Stopped(), ()), (Stopped((Place("tool.py", "t", 3, b"", 0),)), ("tool.py:3 in t",))):
+    for where, trace in (
+        (Stopped(), ()),
+        (Stopped((Place(Function("tool.py", "t", 3, b"", 0), 0),)), ("tool.py:3 in t",)),
+    ):
         failed = explain(fault, cause=None, limits=LIMITS, memory_refused=False, interpreted=where)
         assert failed.trace == trace
         assert failed.reason == explained(code).reason

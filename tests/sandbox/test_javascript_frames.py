@@ -54,18 +54,18 @@ def runtime() -> Runtime:
     return Runtime()
 
 
-def test_the_innermost_frame_comes_first_and_may_have_gone_on(runtime: Runtime) -> None:
+def test_the_innermost_frame_comes_first_and_each_is_near_its_line(runtime: Runtime) -> None:
     file = runtime.atom("tool.js")
     engine = runtime.frame(runtime.function(runtime.atom("rho"), runtime.atom("call")))
     outer = runtime.frame(runtime.function(file, runtime.atom("outer")), outer=engine, at=5)
     native = runtime.frame(runtime.function(file, runtime.atom("map"), kind=CONTEXT), outer=outer)
     inner = runtime.frame(runtime.function(file, 0), outer=native)
-    assert runtime.lines(inner) == ("near tool.js:3", "tool.js:3 in outer")
+    assert runtime.lines(inner) == ("near tool.js:3", "near tool.js:3 in outer")
     assert runtime.lines(runtime.frame(0, outer=outer, tag=3)) == ("near tool.js:3 in outer",)
 
 
 @pytest.mark.parametrize(
-    ("at", "line"), [(None, 3), (0, 3), (1, 3), (2, 4), (6, 4), (7, 2), (9, 2), (10, 99), (99, 99), (100, 3), (-1, 3)]
+    ("at", "line"), [(None, 3), (0, 3), (1, 3), (2, 4), (6, 4), (7, 2), (9, 2), (10, 99), (99, 99), (100, 99), (-1, 3)]
 )
 def test_the_line_is_that_of_the_table(runtime: Runtime, at: int | None, line: int) -> None:
     table = bytes(
@@ -97,7 +97,7 @@ def test_frames_in_a_circle_end(runtime: Runtime) -> None:
     runtime.memory.word(looped, looped)
     found = runtime.lines(looped)
     assert len(found) == 40 + 1
-    assert found[32:] == ("... 217 more ...", *["a.js:3"] * 7, "... more ...")
+    assert found[32:] == ("... 217 more ...", *["near a.js:3"] * 7, "... more ...")
 
 
 @pytest.mark.parametrize("address", [Forged.SIZE - 4, Forged.SIZE, 2**31, 2**32 - 1])
@@ -127,6 +127,16 @@ def test_whatever_stands_there_is_read_without_an_error(garbage: bytes, place: i
     runtime.memory.put(garbage)
     runtime.lines(place & ~3)
     runtime.memory.read(JavaScriptFrames(place & ~3)).lines()
+
+
+def test_of_hostile_names_no_more_is_read_and_told_than_is_shown(runtime: Runtime) -> None:
+    hostile, outer = runtime.atom("\x1b" * 128), 0
+    for _ in range(100):
+        outer = runtime.frame(runtime.function(hostile, hostile), outer=outer)
+    runtime.memory.word(RUNTIME + 148, outer)
+    found = runtime.memory.read(JavaScriptFrames(RUNTIME))
+    assert (len(found.places), found.more, found.long) == (48, True, True)
+    assert len(found.lines()) == 41
 
 
 def test_an_atom_that_is_a_number_is_no_name(runtime: Runtime) -> None:

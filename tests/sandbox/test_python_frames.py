@@ -133,6 +133,30 @@ def test_a_text_or_a_table_that_is_said_to_be_huge_is_not_read(length: int) -> N
     assert len(line) <= 200
 
 
+def test_so_many_functions_are_looked_at_however_many_there_are() -> None:
+    memory = Forged()
+    file, name = text(memory, "tool.py"), text(memory, "\x9b" * 128, state=LATIN)
+    outer = 0
+    for _ in range(100):
+        outer = frame(memory, code(memory, file=file, name=name, table=b"\x80\x00"), outer=outer)
+    begins(memory, outer)
+    found = memory.read(PythonFrames(CURRENT))
+    assert (len(found.places), found.more) == (48, True)
+
+
+def test_what_takes_long_to_tell_is_long() -> None:
+    memory = Forged()
+    file = text(memory, "tool.py")
+    for name, long in ((text(memory, "t"), False), (text(memory, "\x9b" * 128, state=LATIN), True)):
+        function, outer = code(memory, file=file, name=name, table=b"\x80\x00"), 0
+        for _ in range(256):
+            outer = frame(memory, function, outer=outer)
+        begins(memory, outer)
+        found = memory.read(PythonFrames(CURRENT))
+        assert (len(found.places), found.more, found.long) == (256, False, long)
+        assert len(found.lines()) == 41
+
+
 def test_tables_are_read_up_to_a_bound_of_all_of_them() -> None:
     memory = Forged()
     file, name = text(memory, "tool.py"), text(memory, "t")

@@ -160,7 +160,7 @@ async def test_a_javascript_tool_is_told_its_line(quickjs_shelf: EngineShelf, wa
     wasm = await built(quickjs_shelf, JAVASCRIPT, "javascript")
     async with opened(quickjs_shelf, way) as sandbox:
         # It calls nothing in its loop, so of it no more is known than that it was there.
-        expected = ("near tool.js:2 in spins", "tool.js:15", "tool.js:14 in loops")
+        expected = ("near tool.js:2 in spins", "near tool.js:15", "near tool.js:14 in loops")
         assert await ended(sandbox, wasm, "loops") == ("out_of_fuel", expected)
         assert await ended(sandbox, wasm, "loops", SHORT) == ("deadline", expected)
         reason, trace = await ended(sandbox, wasm, "waits")
