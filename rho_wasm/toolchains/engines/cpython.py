@@ -273,7 +273,7 @@ def _check_frames(booted: Booted) -> None:
     base = ctypes.cast(ctypes.c_char_p(booted.memory), ctypes.c_void_p).value
     assert base is not None, "it is not empty"
     found = PythonFrames(_CFRAME, foreign=()).read(InterpreterMemory(base, len(booted.memory)))
-    if [place.name for place in found.places[:1]] != [_STOP]:
+    if [place.function.name for place in found.places[:1]] != [_STOP]:
         raise _unexpected("its frames are not where they are looked for")
 
 
