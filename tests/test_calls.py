@@ -41,7 +41,7 @@ async def test_the_start_sets_the_deadline_of_the_scope() -> None:
 
 async def test_at_the_deadline_the_scope_is_cancelled() -> None:
     clock = CallClock(1)
-    with anyio.fail_after(10), anyio.CancelScope() as scope:
+    with anyio.fail_after(60), anyio.CancelScope() as scope:
         clock.start(scope)
         await anyio.sleep_forever()
     assert scope.cancelled_caught
@@ -134,7 +134,7 @@ async def test_what_was_spent_inside_a_pause_is_taken() -> None:
 
 async def test_spending_more_than_is_left_ends_the_call_and_leaves_nothing() -> None:
     clock = CallClock(HOUR_MS)
-    with anyio.fail_after(10), anyio.CancelScope() as scope:
+    with anyio.fail_after(60), anyio.CancelScope() as scope:
         clock.start(scope)
         clock.spend(2 * HOUR_MS)
         assert clock.remaining_ms() == 0

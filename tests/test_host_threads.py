@@ -172,5 +172,5 @@ async def main():
     print("left")
 anyio.run(main, backend={backend!r})
 """
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=False)
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100, check=False)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "left\n", "")

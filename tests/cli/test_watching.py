@@ -11,7 +11,7 @@ import pytest
 
 from rho_wasm.cli.watching import changes, pause_s
 
-_PATIENCE_S = 30
+_PATIENCE_S = 60
 
 
 async def _next(watched: AsyncIterator[frozenset[Path]]) -> frozenset[Path]:

@@ -47,7 +47,7 @@ async def connected(server: McpServer) -> AsyncIterator[Any]:
             yield ends
         finally:
             # A server ends when its client has closed, whatever it is doing.
-            with anyio.CancelScope(shield=True), anyio.fail_after(10):
+            with anyio.CancelScope(shield=True), anyio.fail_after(60):
                 await ends[1].aclose()
                 await writing.aclose()
                 await ended.wait()
@@ -92,7 +92,7 @@ async def over_http(server: McpServer, **options: Any) -> AsyncIterator[str]:
 
     async with anyio.create_task_group() as group:
         group.start_soon(serve)
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             await ready.wait()
         yield urls[0]
         group.cancel_scope.cancel()

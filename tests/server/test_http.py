@@ -52,7 +52,7 @@ def initialize(version: str = OLDER) -> dict[str, Any]:
 async def posted(url: str, body: Any = None, headers: Mapping[str, str] | None = None) -> httpx2.Response:
     sent = {"accept": "application/json, text/event-stream", "content-type": "application/json", **(headers or {})}
     content = body if isinstance(body, bytes) else json.dumps(initialize() if body is None else body).encode()
-    async with httpx2.AsyncClient() as http:
+    async with httpx2.AsyncClient(timeout=60) as http:
         raw = {name.encode(): value.encode("latin-1") for name, value in sent.items()}
         return await http.post(url, content=content, headers=raw)
 
@@ -69,11 +69,11 @@ async def test_the_sdks_client_lists_calls_and_hears_of_changes(version: str) ->
         if version == NEWEST:
             async with client.listen(tools_list_changed=True) as events:
                 registry.register(echo("later"))
-                with anyio.fail_after(10):
+                with anyio.fail_after(60):
                     await anext(aiter(events))
         else:
             # It is told on a stream that it opens beside, at some time after it was greeted.
-            with anyio.fail_after(10):
+            with anyio.fail_after(60):
                 number = 0
                 while not heard.times:
                     registry.register(echo(f"later{number}"))
@@ -143,7 +143,7 @@ async def test_with_a_token_nobody_comes_in_without_it() -> None:
             assert (refused.status_code, refused.headers["www-authenticate"]) == (401, "Bearer")
         assert (await posted(f"{url}/else")).status_code == 401
         assert (await posted(url, headers={"authorization": f"bearer {TOKEN}"})).status_code == 200
-        async with httpx2.AsyncClient(headers={"authorization": f"Bearer {TOKEN}"}) as http:
+        async with httpx2.AsyncClient(headers={"authorization": f"Bearer {TOKEN}"}, timeout=60) as http:
             transport = streamable_http_client(url, http_client=http)
             async with Client(transport) as client:
                 assert await names_of(client) == ["echo"]
@@ -190,7 +190,7 @@ async def test_a_server_that_ends_ends_subscriptions_in_order() -> None:
         await ready.wait()
         async with client_at(urls[0], NEWEST) as client, client.listen(tools_list_changed=True) as events:
             scope.cancel()
-            with anyio.fail_after(10):
+            with anyio.fail_after(60):
                 assert [event async for event in events] == []
 
 

@@ -56,7 +56,7 @@ def url() -> Iterator[str]:
         assert process.stdout is not None
         yield process.stdout.readline().strip()
         process.stdin.close()
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
 
 
 def scenarios(suite: str, url: str, *options: str) -> Mapping[str, tuple[int, int]]:

@@ -71,7 +71,7 @@ async def test_a_switch_by_another_process_is_told(tmp_path: Path) -> None:
         Host.open(tmp_path / "store") as host,
     ):
         await host.source.activate(await host.source.stage(add=[guest("new")], author="model"))
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             await anext(aiter(events))
         assert "new" in await names_of(client)
 
@@ -96,7 +96,7 @@ def test_nothing_but_the_protocol_stands_on_standard_output_whatever_comes_in(tm
         lines = [process.stdout.readline() for _ in range(3)]
         process.stdin.close()
         said = process.stdout.read() + process.stderr.read()
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
     answers = {message["id"]: message for message in map(json.loads, lines)}
     assert [tool["name"] for tool in answers[1]["result"]["tools"]] == ["read_artifact", "todo"]
     assert answers[2]["error"]["message"] == "Unknown tool: \\x1b[2Jnothing"
@@ -114,7 +114,7 @@ def test_a_signal_ends_it_and_closes_its_store(tmp_path: Path) -> None:
         process.stdin.flush()
         assert json.loads(process.stdout.readline())["id"] == 1
         process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
         assert process.stderr is not None
         assert process.stderr.read() == b""
     with Store.open(tmp_path / "store") as store:
