@@ -230,7 +230,7 @@ async def test_pictures_are_left_out_with_a_line_in_the_log_and_details_without(
 
 async def test_an_inherited_deadline_is_nobodys_strike() -> None:
     events = Events()
-    async with opened(on_event=events.append) as host:
+    async with opened(on_event=events.append, limits=Limits(fuel=10**15)) as host:
         result = await host.runner.run(call("a", calling("b", SPIN)), timeout_ms=100)
     assert result.reason in ("deadline", "failed")
     assert events.of(StrikeCounted) == []
@@ -293,7 +293,7 @@ async def test_64_calls_that_all_wait_for_another_end_and_most_of_them_well(limi
 
 
 async def test_two_tools_that_call_each_other_hold_no_slots_for_ever() -> None:
-    limits = HostLimits(max_concurrent_per_tool=2, queue_ms=1_000)
+    limits = HostLimits(max_concurrent_per_tool=2, queue_ms=SOON * 1_000)
     async with opened(echo(), limits=limits) as host:
         calls = [call(*pair, id=str(n)) for n in range(4) for pair in PAIRS]
         results = await host.runner.run_many(calls)
