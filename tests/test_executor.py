@@ -228,10 +228,14 @@ async def test_the_callers_cancellation_leaves_as_it_is() -> None:
             await anyio.sleep(60)
         return Ok(None)
 
-    for handler in (sleeps_in_a_group, lambda arguments: threading.Event().wait(0.2)):
-        with anyio.move_on_after(0.01) as scope:
-            await execute(make(handler))
-        assert scope.cancelled_caught
+    let_go = threading.Event()
+    try:
+        for handler in (sleeps_in_a_group, lambda arguments: let_go.wait(60)):
+            with anyio.move_on_after(0.01) as scope:
+                await execute(make(handler))
+            assert scope.cancelled_caught
+    finally:
+        let_go.set()
 
 
 async def test_a_reported_failure_and_a_crash_never_merge() -> None:
