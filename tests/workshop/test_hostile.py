@@ -10,6 +10,8 @@ import pytest
 from rho_wasm import Host, HostLimits, Policy, Workshop, WorkshopLimits
 from rho_wasm.names import WORKSHOP
 from rho_wasm.testing import FixedClock, asking_guest, guest
+from rho_wasm.workshop import write_tool
+from rho_wasm.workshop.building import built
 from tests.workshop.shop import SPEAKING, Session, opened, switched, wat
 
 pytestmark = pytest.mark.anyio
@@ -241,7 +243,14 @@ async def test_a_guest_cannot_reach_the_workshop_whatever_it_was_granted() -> No
 
 
 @pytest.mark.slow
-async def test_many_builds_at_once_leave_calls_their_places() -> None:
+async def test_many_builds_at_once_leave_calls_their_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    all_others = anyio.Event()
+
+    async def slowly(*arguments: Any, **options: Any) -> Any:
+        await all_others.wait()
+        return await built(*arguments, **options)
+
+    monkeypatch.setattr(write_tool, "built", slowly)
     limits = WorkshopLimits(at_once=1, waiting=1)
     workshop = Workshop(languages=["wat"], limits=limits)
     async with opened(workshop=workshop, limits=HostLimits(max_concurrent_calls=4)) as host:
@@ -253,12 +262,16 @@ async def test_many_builds_at_once_leave_calls_their_places() -> None:
             nonlocal busy
             result = await session("write_tool", **written(name="tool", source="("))
             assert result.kind == "failed"
-            busy += result.details["reason"] == "busy"
+            if result.details["reason"] == "busy":
+                busy += 1
+            if busy == 5:
+                all_others.set()
 
-        async with anyio.create_task_group() as group:
-            for _ in range(6):
-                group.start_soon(write)
-            assert (await Session(host, "user")("tool")).value == "done"
+        with anyio.fail_after(60):
+            async with anyio.create_task_group() as group:
+                for _ in range(6):
+                    group.start_soon(write)
+                assert (await Session(host, "user")("tool")).value == "done"
         assert busy == 5
 
 
