@@ -41,10 +41,17 @@ _BROKEN = "(module\n  (func (exprot)))"
 _TRAPS = _source("unreachable")
 
 
+def _put(path: Path, text: str) -> None:
+    """As editors save: who looks meanwhile sees what there was or all that there is."""
+    beside = path.with_name(f".{path.name}")
+    beside.write_text(text)
+    beside.replace(path)
+
+
 def _write(folder: Path, text: str, *, name: str = "count", examples: bool = True) -> None:
     declared = _DECLARED | {"name": name} if examples else {**_DECLARED, "name": name, "examples": []}
-    (folder / "count.manifest.json").write_text(json.dumps({"tools": [declared]}))
-    (folder / "count.wat").write_text(text)
+    _put(folder / "count.manifest.json", json.dumps({"tools": [declared]}))
+    _put(folder / "count.wat", text)
 
 
 @contextmanager
@@ -104,11 +111,11 @@ def test_each_change_is_built_made_live_and_called_and_errors_end_nothing(folder
         assert (called["tool"], called["result"]["value"]) == ("count", 7)
         assert called["result"]["fuel_used"] > 0
         wait("idle")
-        (folder / "count.wat").write_text(_BROKEN)
+        _put(folder / "count.wat", _BROKEN)
         error = wait("error")["error"]
         assert (error["diagnostics"][0]["file"], error["diagnostics"][0]["line"]) == ("count.wat", 2)
         wait("idle")
-        (folder / "count.wat").write_text(_TRAPS)
+        _put(folder / "count.wat", _TRAPS)
         assert wait("error")["error"]["gate"] == "examples"
         wait("idle")
         _write(folder, _GOOD.replace("\\07", "\\08"), examples=False)
@@ -127,16 +134,16 @@ def test_each_change_is_built_made_live_and_called_and_errors_end_nothing(folder
 @pytest.mark.slow
 def test_a_named_tool_is_called_with_arguments_from_a_file_which_is_watched_too(folder: Path) -> None:
     _write(folder, _GOOD, examples=False)
-    (folder / "given.json").write_text('{"n": 1}')
+    _put(folder / "given.json", '{"n": 1}')
     # The store lies in the folder that is watched, and what is written to it is no change.
     with _running("count", "--call", "count", "-a", "@count/given.json", "--store", "count/store") as (wait, process):
         assert wait("call")["arguments"] == {"n": 1}
         wait("idle")
-        (folder / "given.json").write_text('{"n": 2}')
+        _put(folder / "given.json", '{"n": 2}')
         assert wait("*")["event"] == "live"  # Nothing is built again.
         assert wait("call")["arguments"] == {"n": 2}
         wait("idle")
-        (folder / "given.json").write_text("[")
+        _put(folder / "given.json", "[")
         assert wait("error")["error"]["reason"] == "usage"
         process.send_signal(signal.SIGTERM)
         wait("stopped")
@@ -148,7 +155,7 @@ def test_calls_that_crash_strike_nothing_and_a_quarantine_by_others_is_told_once
 ) -> None:
     _write(folder, _TRAPS, name="sum", examples=False)
     (own_folder / "policy.toml").write_text("[strikes]\nlimit = 1\n")
-    (own_folder / "given.json").write_text("{}")
+    _put(own_folder / "given.json", "{}")
     policy = ["--policy", "policy.toml"]
     with _running("count", "--call", "sum", "-a", "@given.json", *policy) as (wait, _):
         called = wait("call")["result"]
@@ -157,11 +164,11 @@ def test_calls_that_crash_strike_nothing_and_a_quarantine_by_others_is_told_once
         with Store.open(own_folder / ".rho", read_only=True) as store:
             assert not store.strikes()
         assert run(["call", "sum", *policy]) == 1
-        (own_folder / "given.json").write_text('{"n": 1}')
+        _put(own_folder / "given.json", '{"n": 1}')
         assert wait("quarantined")["next"] == ["rho-wasm pardon sum --policy policy.toml"]
         wait("idle")
         assert run(["pardon", "sum"]) == 0
-        (own_folder / "given.json").write_text('{"n": 9}')
+        _put(own_folder / "given.json", '{"n": 9}')
         assert wait("live")["tools"] == ["sum"]
     with Store.open(own_folder / ".rho", read_only=True) as store:
         assert [each.state for each in store.generations()].count("rejected") == 0
@@ -175,7 +182,7 @@ def test_the_policy_holds_and_a_candidate_that_waits_is_replaced(folder: Path, o
         waits = wait("waits")
         assert waits["next"] == [f"rho-wasm {verb} 1 --policy policy.toml" for verb in ("approve", "activate")]
         wait("idle")
-        (folder / "count.wat").write_text(_GOOD.replace("\\07", "\\08"))
+        _put(folder / "count.wat", _GOOD.replace("\\07", "\\08"))
         assert wait("waits")["candidate"] == 2
     with Store.open(own_folder / ".rho", read_only=True) as store:
         assert [each.state for each in store.generations()] == ["live", "rejected", "candidate"]
@@ -198,18 +205,18 @@ def test_a_module_that_a_gate_refused_or_that_waits_is_not_staged_again(folder: 
     with _running("count", "--policy", "policy.toml") as (wait, _):
         first = wait("error")["error"]
         wait("idle")
-        (folder / "count.wat").write_text(f"{_TRAPS}\n;; said again")
+        _put(folder / "count.wat", f"{_TRAPS}\n;; said again")
         wait("same")
         assert wait("error")["error"] == first
         wait("idle")
-        (folder / "count.wat").write_text(_GOOD)
+        _put(folder / "count.wat", _GOOD)
         assert wait("waits")["candidate"] == 2
         wait("idle")
-        (folder / "count.wat").write_text(f"{_GOOD}\n;; said again")
+        _put(folder / "count.wat", f"{_GOOD}\n;; said again")
         assert wait("waits")["candidate"] == 2
         wait("idle")
         assert run(["reject", "2"]) == 0
-        (folder / "count.wat").write_text(f"{_GOOD}\n;; and again")
+        _put(folder / "count.wat", f"{_GOOD}\n;; and again")
         assert "was rejected" in wait("error")["error"]["message"]
     with Store.open(own_folder / ".rho", read_only=True) as store:
         assert [each.state for each in store.generations()] == ["live", "rejected", "rejected"]
