@@ -32,7 +32,7 @@ _MAX_FRAMES: Final = 256
 """So many are looked at, from the innermost on."""
 _MAX_FUNCTIONS: Final = 48
 """Of which frames may be. Looking at one takes ten times as long as at a frame."""
-_SHOWN, _SHOWN_OUTERMOST = 40, 8
+_SHOWN, _SHOWN_OUTERMOST = 24, 8
 _TABLE_BYTES: Final = 16 * 1024
 """Of all tables of lines of one call. What is in a function beyond them has no line."""
 _SHORT: Final = 1_024

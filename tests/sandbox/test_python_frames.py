@@ -104,9 +104,9 @@ def test_frames_in_a_circle_end() -> None:
     memory.word(looped + 4, looped)
     begins(memory, looped)
     found = lines(memory)
-    assert len(found) == 40 + 1
-    assert found[32] == "... 217 more ..."
-    assert found[40] == "... more ..."
+    assert len(found) == 24 + 1
+    assert found[16] == "... 233 more ..."
+    assert found[24] == "... more ..."
 
 
 @pytest.mark.parametrize("address", [Forged.SIZE - 4, Forged.SIZE, 2**31, 2**32 - 1])
@@ -154,7 +154,7 @@ def test_what_takes_long_to_tell_is_long() -> None:
         begins(memory, outer)
         found = memory.read(PythonFrames(CURRENT))
         assert (len(found.places), found.more, found.long) == (256, False, long)
-        assert len(found.lines()) == 41
+        assert len(found.lines()) == 25
 
 
 def test_tables_are_read_up_to_a_bound_of_all_of_them() -> None:
