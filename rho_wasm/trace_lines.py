@@ -6,12 +6,19 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-__all__ = ["both_ends", "innermost_line", "with_texts"]
+__all__ = ["both_ends", "innermost_line", "source_lines", "with_texts"]
 
-_PLACE: Final = re.compile(r"(?:near )?[^:\n]{1,128}:([1-9][0-9]{0,5})(?: in |: |$)")
-_BARE: Final = re.compile(r"(?:near )?[^:\n]{1,128}:([1-9][0-9]{0,5})(?: in [^:\n]{1,128})?")
-_OTHER_LINES: Final = " without types:"
-"""Of TypeScript where its lines could not be kept."""
+_LINE: Final = r"(?:near )?(?![^:\n]* without types:)[^:\n]{1,128}:([1-9][0-9]{0,5})"
+"""But of TypeScript where its lines could not be kept: those are of a text that its author does not have."""
+_PLACE: Final = re.compile(rf"{_LINE}(?: in |: |$)")
+_BARE: Final = re.compile(rf"{_LINE}(?: in [^:\n]{{1,128}})?")
+_LINE_END: Final = re.compile(r"\r\n?|\n")
+"""As Python and JavaScript count lines: str.splitlines ends them at form feeds too."""
+
+
+def source_lines(source: str) -> list[str]:
+    """The lines that backtraces number."""
+    return _LINE_END.split(source)
 
 
 def both_ends(backtrace: Sequence[str], most: int) -> list[str]:
@@ -40,10 +47,10 @@ def with_texts(backtrace: Sequence[str], source: str | None) -> list[str]:
 
     For who wrote the source. Other frames are as they are.
     """
-    lines = [] if source is None else source.splitlines()
+    lines = [] if source is None else source_lines(source)
     told = []
     for frame in backtrace:
-        found = None if _OTHER_LINES in frame else _BARE.fullmatch(frame)
+        found = _BARE.fullmatch(frame)
         number = 0 if found is None else int(found[1])
         told.append(f"{frame}: {lines[number - 1].strip()}" if 0 < number <= len(lines) else frame)
     return told

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rho_wasm.trace_lines import both_ends, innermost_line, with_texts
+from rho_wasm.trace_lines import both_ends, innermost_line, source_lines, with_texts
 
 FRAMES = ("... more ...", "near tool.js:2 in a", "tool.js:3", "tool.js:4 in b: text", "function 7 (+0x1)")
 
@@ -44,6 +44,17 @@ def test_the_text_of_a_line_is_put_behind_a_frame_that_has_none() -> None:
         "t.js:3: third",
         "t.js:1 in b: said",
     ]
+
+
+def test_lines_are_counted_as_python_and_javascript_do() -> None:
+    source = "a\x0c\x0b\x1c\u2028\x85b\r\nsecond\rthird\n"
+    assert source_lines(source) == ["a\x0c\x0b\x1c\u2028\x85b", "second", "third", ""]
+    assert with_texts(["t.py:2 in a", "t.py:3"], source) == ["t.py:2 in a: second", "t.py:3: third"]
+
+
+def test_a_line_of_the_text_without_types_is_no_line_of_the_source() -> None:
+    assert innermost_line(["near t.ts without types:2 in a"], lines=9) is None
+    assert innermost_line(["t.py:2 in a: tools without types: none"], lines=9) == 2
 
 
 @pytest.mark.parametrize(

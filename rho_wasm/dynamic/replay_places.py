@@ -13,7 +13,7 @@ from typing import Final
 
 from rho_wasm.dynamic.artifact import Artifact
 from rho_wasm.dynamic.replay import Replay
-from rho_wasm.trace_lines import innermost_line
+from rho_wasm.trace_lines import innermost_line, source_lines
 
 __all__ = ["place_of"]
 
@@ -47,7 +47,7 @@ def _type(replay: Replay) -> str:
 
 
 def _line(replay: Replay, artifact: Artifact) -> str:
-    lines = 0 if artifact.source is None else artifact.source.count("\n") + 1
+    lines = 0 if artifact.source is None else len(source_lines(artifact.source))
     python = (artifact.language or artifact.manifest.language) == "python"
     line = innermost_line(replay.backtrace, lines=lines, last=python and replay.reason == "handler_raised")
     return "" if line is None else f"at line {line} of its source"

@@ -17,7 +17,7 @@ from rho_wasm.sandbox.admission_image import admit_image
 from rho_wasm.sandbox.images import EngineBinary, LoadedSource
 from rho_wasm.toolchains.image import touched_pages, write_image
 from rho_wasm.toolchains.load_reply import manifest_of
-from rho_wasm.trace_lines import innermost_line
+from rho_wasm.trace_lines import innermost_line, source_lines
 from rho_wasm.untrusted import inert
 
 __all__ = ["SourceImage", "image_of"]
@@ -62,7 +62,7 @@ async def image_of(
     try:
         loaded = await sandbox.load_source(engine, request)
     except ToolError as error:
-        raise _not_loaded(error, language=language, file=file, lines=source.count("\n") + 1) from error
+        raise _not_loaded(error, language=language, file=file, lines=len(source_lines(source))) from error
     except BuildError as error:
         # The sandbox knows neither: it names the engine.
         named = [replace(each, file=inert(file, limit=128)) for each in error.diagnostics]
