@@ -31,7 +31,12 @@ async def test_each_way_has_figures_beside_the_bare_sdk_and_each_call_its_answer
     told = json.loads(json.dumps(report.as_json()))["figures"]["mcp"]
     assert set(told["latency"]) == {f"stdio {NEWEST}", f"http {NEWEST}"}
     for figures in told["latency"].values():
+        # What is added is a difference of two times of this machine, which may have been busy during either.
+        added = {name: figures.pop(name) for name in ("added_us", "added_min_us")}
         assert all(number > 0 for number in figures.values())
+        for name, number in added.items():
+            of_two = [figures[name.replace("added", way)] for way in ("rho_wasm", "direct")]
+            assert number == pytest.approx(of_two[0] - of_two[1], abs=0.2)
     servers = ("rho_wasm", "mcpserver", "lowlevel")
     assert set(told["many_clients"]) == {f"{version} {name}" for version in versions for name in servers}
     for counts in told["many_clients"].values():
