@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from rho_wasm import Store
@@ -11,8 +13,9 @@ from rho_wasm.workshop.authors import Authors
 
 
 @pytest.fixture
-def store() -> Store:
-    return Store.open(":memory:")
+def store() -> Iterator[Store]:
+    with Store.open(":memory:") as opened:
+        yield opened
 
 
 def version(number: int) -> ToolVersion:
