@@ -25,7 +25,7 @@ def no_extras(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "SPEC", toy_spec(languages=(language,), distribution="not-there"))
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_the_demo_plays_every_step_on_a_real_file(command: Command, own_folder: Path) -> None:
     code, told = command("demo", str(fixture("data/gettysburg.txt")), "--store", "kept")
     assert code == 0
@@ -45,7 +45,7 @@ def test_the_demo_plays_every_step_on_a_real_file(command: Command, own_folder: 
     assert command("generations", "--store", "kept")[1]["generations"][-1]["state"] == "live"
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 @pytest.mark.slow
 def test_the_demo_reads_the_readme_by_default_and_can_be_read_by_a_person(
     told: Callable[..., tuple[int, str]], own_folder: Path
@@ -58,7 +58,7 @@ def test_the_demo_reads_the_readme_by_default_and_can_be_read_by_a_person(
         assert word in text, word
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     "text", [*(pytest.param(text, marks=pytest.mark.slow) for text in (b"", b"three short words")), bytes(range(256))]
 )
