@@ -26,7 +26,7 @@ from tests.dynamic.processes import WAIT_S, answer_of_process, begin
 
 
 def opened(folder: Path) -> Store:
-    return Store.open(folder, key_path=folder.parent / "keys" / "store.key")
+    return Store.open(folder, busy_ms=WAIT_S * 1_000, key_path=folder.parent / "keys" / "store.key")
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def opened(
-    folder: Path, *, read_only: bool = False, busy_ms: int = 5_000, clock: Callable[[], float] = time.time
+    folder: Path, *, read_only: bool = False, busy_ms: int = WAIT_S * 1_000, clock: Callable[[], float] = time.time
 ) -> Store:
     key_path = folder.parent / "keys" / "store.key"
     return Store.open(folder, read_only=read_only, busy_ms=busy_ms, key_path=key_path, clock=clock)
