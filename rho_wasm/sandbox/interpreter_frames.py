@@ -47,6 +47,7 @@ class Function(NamedTuple):
     name: str
     """Empty for one that has none."""
     first_line: int
+    """0 where it is not known."""
     table: bytes
     """Of lines, in the interpreter's own format."""
     start: int
@@ -88,10 +89,14 @@ class Stopped:
         """``file:line in name`` of each, inert; ``near`` before it where that is all that is known."""
         inner, outer = self._shown()
         left = _TABLE_BYTES
-        told = []
+        texts: dict[Place, str] = {}
         for place in inner + outer:
-            left -= len(place.function.table)
-            told.append(self._told(place if left >= 0 else place._replace(function=place.function._replace(table=b""))))
+            if place in texts:
+                continue  # A function that calls itself.
+            function = place.function
+            left -= len(function.table)
+            texts[place] = self._told(place if left >= 0 else Place(function._replace(first_line=0, table=b""), 0))
+        told = [texts[place] for place in inner + outer]
         if (over := len(self.places) - len(told)) > 0:
             told.insert(len(inner), f"... {over} more ...")
         return (*told, "... more ...") if self.more else tuple(told)
@@ -107,9 +112,10 @@ class Stopped:
     def _told(self, place: Place) -> str:
         file, name, *_ = place.function
         line = self.line_of(place)
-        where = file if line is None or not 0 < line <= _MAX_LINE else f"{file}:{line}"
-        within = f" in {name}" if name else ""
-        return inert(f"{'near ' if self.near else ''}{where}{within}", limit=_LINE_CHARS)
+        where = file
+        if line is not None and 0 < line <= _MAX_LINE:
+            where = f"{'near ' if self.near else ''}{file}:{line}"
+        return inert(f"{where} in {name}" if name else where, limit=_LINE_CHARS)
 
 
 class FrameReader(Protocol):

@@ -74,8 +74,9 @@ def _function(memory: InterpreterMemory, atoms: int, called: int) -> Function | 
     named = _atom(memory, atoms, file, FILE_CHARS)
     if named in _FOREIGN:
         return None
-    lines = memory.read(table, size) if size <= _TABLE_BYTES else b""
-    return Function(named, _atom(memory, atoms, name, NAME_CHARS), line, lines, start)
+    if size > _TABLE_BYTES:
+        line = size = 0
+    return Function(named, _atom(memory, atoms, name, NAME_CHARS), line, memory.read(table, size), start)
 
 
 def _atom(memory: InterpreterMemory, atoms: int, atom: int, most: int) -> str:

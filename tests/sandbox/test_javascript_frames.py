@@ -114,9 +114,9 @@ def test_an_address_outside_of_the_memory_does_no_harm(runtime: Runtime, address
 
 
 @pytest.mark.parametrize("size", [2**16 * 2, 2**31, 2**32 - 1])
-def test_a_table_that_is_said_to_be_huge_is_not_read(runtime: Runtime, size: int) -> None:
+def test_a_table_that_is_said_to_be_huge_is_not_read_and_no_line_told(runtime: Runtime, size: int) -> None:
     function = runtime.function(runtime.atom("a.js"), 0, table=b"\x0d\x00", size=size)
-    assert runtime.lines(runtime.frame(function, at=50)) == ("near a.js:3",)
+    assert runtime.lines(runtime.frame(function, at=50)) == ("a.js",)
 
 
 @given(st.binary(max_size=4_096), st.integers(0, 4_096))

@@ -157,6 +157,14 @@ def test_what_takes_long_to_tell_is_long() -> None:
         assert len(found.lines()) == 25
 
 
+def test_the_table_of_a_function_that_calls_itself_counts_once() -> None:
+    memory = Forged()
+    table = b"\x80\x00" * 4_000
+    function = code(memory, file=text(memory, "tool.py"), name=text(memory, "t"), table=table)
+    begins(memory, frame(memory, function, outer=frame(memory, function, outer=frame(memory, function))))
+    assert lines(memory) == ("tool.py:7 in t",) * 3
+
+
 def test_tables_are_read_up_to_a_bound_of_all_of_them() -> None:
     memory = Forged()
     file, name = text(memory, "tool.py"), text(memory, "t")
