@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from concurrent.futures import Future, wait
+from concurrent.futures import CancelledError, Future, wait
 from dataclasses import replace
 from typing import Protocol
 
@@ -16,6 +16,7 @@ from rho_wasm.dynamic.store import Store
 from rho_wasm.dynamic.strikes import CallKey, Quarantine, Strike, StrikeLedger
 from rho_wasm.dynamic.teller import Teller
 from rho_wasm.dynamic.worker import StoreWorker
+from rho_wasm.errors import Closed
 from rho_wasm.events import StrikeCounted
 from rho_wasm.policy import StrikePolicy
 from rho_wasm.results import ToolResult
@@ -147,7 +148,7 @@ class StrikeJudge:
         """Ends every quarantine of ``tool``, and its strikes no longer count. Answers what was ended.
 
         Blocks: in any thread but the worker's. That one does it, since a look at the store that read it before would
-        bring back what was ended. Raises :class:`StoreError`.
+        bring back what was ended. Raises :class:`StoreError`, and :class:`Closed` where it has ended.
         """
 
         def end() -> tuple[Quarantine, ...]:
@@ -156,7 +157,10 @@ class StrikeJudge:
             self._ledger.forget(tool)
             return ended
 
-        return self._worker.submit(end).result()
+        try:
+            return self._worker.submit(end).result()
+        except CancelledError:
+            raise Closed("the dynamic source") from None
 
     def write(self, *, last: bool = False) -> None:
         """Writes strikes, the calls that were counted, and quarantines. In the worker's thread.

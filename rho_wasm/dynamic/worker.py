@@ -21,6 +21,7 @@ class StoreWorker:
         self._every_s = every_s
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._closed = False
+        self._ending = threading.Lock()
         self._thread: threading.Thread | None = None
 
     def start(self, tick: Callable[[], None]) -> None:
@@ -54,16 +55,18 @@ class StoreWorker:
             else:
                 future.set_result(result)
 
-        if self._closed:
-            future.cancel()
-        else:
-            self._jobs.put(run)
+        with self._ending:
+            if not self._closed:
+                self._jobs.put(run)
+                return future
+        future.cancel()
         return future
 
     def close(self, timeout_s: float = 10.0) -> None:
         """Ends the thread after what was submitted and a last tick, and waits ``timeout_s`` for that at most."""
-        self._closed = True
-        self._jobs.put(None)
+        with self._ending:  # What came after the last job would never be done, and somebody may wait for it.
+            self._closed = True
+            self._jobs.put(None)
         if self._thread is not None:
             self._thread.join(timeout_s)
 

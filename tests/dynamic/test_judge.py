@@ -17,7 +17,7 @@ from rho_wasm.dynamic.guard import Guard
 from rho_wasm.dynamic.judge import is_strike
 from rho_wasm.dynamic.store import Store
 from rho_wasm.dynamic.strikes import Quarantine, StrikeLedger
-from rho_wasm.errors import UnknownGeneration
+from rho_wasm.errors import Closed, UnknownGeneration
 from rho_wasm.events import GenerationSwitched, SourceFailed, StrikeCounted, ToolQuarantined
 from rho_wasm.limits import Limits
 from rho_wasm.loop import ToolLoop, retry
@@ -482,6 +482,14 @@ async def test_a_pardon_happens_where_the_store_is_looked_at_so_no_look_undoes_i
         assert len(await bench.source.pardon("calc")) == 1
         assert (await bench.call("calc", {"n": False})).ok
     assert threads == ["rho_wasm-store"]
+
+
+async def test_a_pardon_that_comes_while_its_source_ends_says_so(cache: NativeCache) -> None:
+    async with open_bench(cache) as bench:
+        await bench.go(BAD)
+        bench.source._worker.close()
+        with pytest.raises(Closed, match="dynamic source"):
+            await bench.source.pardon("calc")
 
 
 async def test_a_pardon_ends_a_suspension(cache: NativeCache, clock: FixedClock) -> None:
