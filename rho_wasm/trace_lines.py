@@ -8,7 +8,7 @@ from typing import Final
 
 __all__ = ["both_ends", "innermost_line", "source_lines", "with_texts"]
 
-_LINE: Final = r"(?:near )?(?![^:\n]* without types:)[^:\n]{1,128}:([1-9][0-9]{0,5})"
+_LINE: Final = r"(?:near )?(?![^:\n]* without types:)([^:\n]{1,128}):([1-9][0-9]{0,5})"
 """But of TypeScript where its lines could not be kept: those are of a text that its author does not have."""
 _PLACE: Final = re.compile(rf"{_LINE}(?: in |: |$)")
 _BARE: Final = re.compile(rf"{_LINE}(?: in [^:\n]{{1,128}})?")
@@ -32,25 +32,25 @@ def both_ends(backtrace: Sequence[str], most: int) -> list[str]:
 def innermost_line(backtrace: Sequence[str], *, lines: int, last: bool = False) -> int | None:
     """The innermost line that a source of so many ``lines`` has; None where no frame names one.
 
-    ``last``: the innermost frame comes last, as Python says it of what a handler raised.
+    ``last``: the innermost frame comes last, as Python says it of what a handler raised. The outermost frame is in the
+    source's own file; others are of what a tool made out of text.
     What stands there may be the guest's own words, so no more is taken of it than the number.
     """
-    for frame in reversed(backtrace) if last else backtrace:
-        found = _PLACE.match(frame)
-        if found is not None and int(found[1]) <= lines:
-            return int(found[1])
-    return None
+    inwards = backtrace if last else reversed(backtrace)
+    found = [place for frame in inwards if (place := _PLACE.match(frame)) is not None and int(place[2]) <= lines]
+    return next((int(place[2]) for place in reversed(found) if place[1] == found[0][1]), None)
 
 
 def with_texts(backtrace: Sequence[str], source: str | None) -> list[str]:
     """The frames of a tool that was stopped, with the text of each line in ``source``, as those of a raise have it.
 
-    For who wrote the source. Other frames are as they are.
+    For who wrote the source, whose file is that of the outermost frame. Other frames are as they are.
     """
     lines = [] if source is None else source_lines(source)
+    found = [_BARE.fullmatch(frame) for frame in backtrace]
+    own = next((place[1] for place in reversed(found) if place is not None), None)
     told = []
-    for frame in backtrace:
-        found = _BARE.fullmatch(frame)
-        number = 0 if found is None else int(found[1])
+    for frame, place in zip(backtrace, found, strict=True):
+        number = 0 if place is None or place[1] != own else int(place[2])
         told.append(f"{frame}: {lines[number - 1].strip()}" if 0 < number <= len(lines) else frame)
     return told

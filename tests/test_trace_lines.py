@@ -52,6 +52,13 @@ def test_lines_are_counted_as_python_and_javascript_do() -> None:
     assert with_texts(["t.py:2 in a", "t.py:3"], source) == ["t.py:2 in a: second", "t.py:3: third"]
 
 
+def test_a_line_of_code_that_a_tool_made_out_of_text_is_no_line_of_its_source() -> None:
+    frames = ["made.py:2 in f", "made.py:1 in <module>", "tool.py:3 in t"]
+    assert innermost_line(frames, lines=9) == 3
+    assert innermost_line(frames[::-1], lines=9, last=True) == 3
+    assert with_texts(frames, "first\nsecond\nthird") == [*frames[:2], "tool.py:3 in t: third"]
+
+
 def test_a_line_of_the_text_without_types_is_no_line_of_the_source() -> None:
     assert innermost_line(["near t.ts without types:2 in a"], lines=9) is None
     assert innermost_line(["t.py:2 in a: tools without types: none"], lines=9) == 2
