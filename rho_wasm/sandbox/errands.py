@@ -59,8 +59,13 @@ class Errands:
             self._running[errand] = turn = _Turn()
             outcome = await self._threads.run(_do, errand.in_thread, turn, aside=aside)
         except BaseException as error:
-            if turn is None or turn.taken():
+            if turn is None:
                 errand.close()
+            elif turn.taken():
+                try:
+                    errand.close()
+                finally:
+                    turn.over.set()  # No thread will say so, and who stops all waits for it.
             else:
                 errand.cancel()
                 await self._threads.until(turn.over)
@@ -88,9 +93,15 @@ class Errands:
 
     async def stop(self) -> None:
         """Tells all to stop, and waits until they have."""
-        for errand, turn in tuple(self._running.items()):
-            errand.cancel()
-            await self._threads.until(turn.over)
+        while True:
+            for errand in tuple(self._running):
+                errand.cancel()
+            turns = [turn for turn in tuple(self._running.values()) if not turn.over.is_set()]
+            if not turns:
+                return
+            for turn in turns:
+                await self._threads.until(turn.over)
+            # One that was on the event loop may be in a thread by now, or the other way round.
 
 
 async def to_its_end(
