@@ -241,9 +241,11 @@ class WorkerPool:
             if lease is not None and lease() is None:
                 worker.doomed = True
                 worker.lease = lease = None
-        if not worker.doomed:
-            worker.look(time.monotonic())
-            return
+            if not worker.doomed:
+                worker.look(time.monotonic())
+                # What it said just then may have been heard, and it given back: nobody else is to take it.
+                worker.doomed = worker.overdue
+                return
         worker.kill()
         if lease is None:
             # Nobody hears it any more.

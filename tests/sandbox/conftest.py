@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from rho_wasm.sandbox import NativeCache, Sandbox
+from rho_wasm.sandbox import NativeCache, Sandbox, worker_call, worker_process
 from rho_wasm.sandbox.ways import Way, why_not_native
 from tests.sandbox.guests import answering, called
 from tests.sandbox.toy_engine import find
@@ -18,6 +18,13 @@ from tests.sandbox.toy_engine import find
 @pytest.fixture(scope="session")
 def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> NativeCache:
     return NativeCache(tmp_path_factory.mktemp("native"), tmp_path_factory.mktemp("key") / "host.key")
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that has to wait long for its core is taken neither for a deaf one nor for one that does not end."""
+    monkeypatch.setattr(worker_call, "_GRACE_S", 30.0)
+    monkeypatch.setattr(worker_process, "_EXIT_S", 30.0)
 
 
 @pytest.fixture(params=["native", "public"])
