@@ -21,7 +21,7 @@ async def python(code: str, confinement: Confinement = Confinement(), *, stdin: 
         [sys.executable, "-I", "-c", code],
         stdin=stdin,
         confinement=confinement,
-        wall_seconds=20,
+        wall_seconds=60,
         max_output_bytes=100_000,
     )
 
@@ -56,15 +56,20 @@ async def test_memory_is_bounded() -> None:
 
 
 async def test_at_the_wall_clock_it_and_what_it_started_are_killed(tmp_path: Path) -> None:
-    # The grandchild holds the pipe open and would outlive its parent.
-    outcome = await run_child(["/bin/sh", "-c", "sleep 60 & echo $!; exit 0"], wall_seconds=0.3, max_output_bytes=100)
-    assert outcome.reason == "wall"
+    # The grandchild holds the pipe open and would outlive its parent. A busy machine may not come to start it in time.
+    for wall_seconds in (0.3, 3, 30):
+        outcome = await run_child(
+            ["/bin/sh", "-c", "sleep 600 & echo $!; exit 0"], wall_seconds=wall_seconds, max_output_bytes=100
+        )
+        assert outcome.reason == "wall"
+        if outcome.stdout:
+            break
     await _gone(int(outcome.stdout))
 
 
 async def _gone(process: int) -> None:
     """Waits until ``process`` has ended: the kernel tells nobody but its parent."""
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         while not _zombie(process):  # noqa: ASYNC110
             await anyio.sleep(0.01)
 
@@ -77,18 +82,18 @@ def _zombie(process: int) -> bool:
 
 
 async def test_output_is_bounded_and_errors_are_cut() -> None:
-    outcome = await run_child(["/bin/sh", "-c", "yes"], wall_seconds=20, max_output_bytes=1_000)
+    outcome = await run_child(["/bin/sh", "-c", "yes"], wall_seconds=60, max_output_bytes=1_000)
     assert (outcome.reason, len(outcome.stdout)) == ("output", 1_000)
     loud = await run_child(
-        ["/bin/sh", "-c", "head -c 100000 /dev/zero >&2"], wall_seconds=20, max_output_bytes=9, max_error_bytes=50
+        ["/bin/sh", "-c", "head -c 100000 /dev/zero >&2"], wall_seconds=60, max_output_bytes=9, max_error_bytes=50
     )
     assert (loud.ok, len(loud.stderr)) == (True, 50)
 
 
 async def test_cancellation_kills_the_child() -> None:
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         with anyio.move_on_after(0.1) as scope:
-            await run_child(["/bin/sleep", "60"], wall_seconds=60, max_output_bytes=9)
+            await run_child(["/bin/sleep", "600"], wall_seconds=600, max_output_bytes=9)
         assert scope.cancelled_caught
 
 
@@ -98,7 +103,7 @@ async def test_the_environment_is_clean(monkeypatch: pytest.MonkeyPatch) -> None
     assert b"SECRET" not in outcome.stdout
     # Python tells the programs that it starts in a bare environment which locale it took.
     given = {"ONLY": "this", "LANG": "C"}
-    outcome = await run_child(["/usr/bin/env"], wall_seconds=20, max_output_bytes=999, env=given)
+    outcome = await run_child(["/usr/bin/env"], wall_seconds=60, max_output_bytes=999, env=given)
     assert sorted(outcome.stdout.splitlines()) == [b"LANG=C", b"ONLY=this"]
 
 
@@ -148,7 +153,7 @@ async def test_a_limit_that_is_lower_already_stays() -> None:
     outcome = await run_child(
         ["/bin/sh", "-c", 'ulimit -v 2000000; exec "$@"', "sh", *wide.wrap(["/bin/sh", "-c", "ulimit -v"], {})],
         confines_itself=True,
-        wall_seconds=20,
+        wall_seconds=60,
         max_output_bytes=99,
     )
     assert outcome.stdout == b"2000000\n"

@@ -17,18 +17,38 @@ from rho_wasm.calls import CallClock, CallMeter
 from rho_wasm.errors import Closed, ModuleRejected, ToolError
 from rho_wasm.limits import HostLimits, Limits
 from rho_wasm.results import HandlerResult, Ok
-from rho_wasm.sandbox import GuestModule, NativeCache, Sandbox
+from rho_wasm.sandbox import Capabilities, GuestModule, NativeCache, Sandbox
 from rho_wasm.sandbox.ways import Way
-from tests.sandbox.guests import Waiting, answering, called, guest
+from tests.sandbox.guests import Granting, Waiting, answering, called, data, guest
 
 SPIN = guest("(loop $l (br $l)) unreachable")
 ENDLESS = Limits(fuel=10**15, deadline_ms=60_000)
-SOON = 20  # seconds: a bound for what must not hang
+SOON = 60  # seconds: a bound for what must not hang
 
 
-async def spin(sandbox: Sandbox, module: GuestModule, meter: CallMeter | None = None) -> HandlerResult:
-    meter = meter or CallMeter(CallClock(60_000))
-    return await sandbox.call(module, tool="t", arguments={}, context={}, limits=ENDLESS, meter=meter)
+ASK = plain.encode({"arguments": {}, "capability": "clock"})
+SPIN_ONCE_ASKED = guest(
+    f"(drop (call $host_call (i32.const 0) (i32.const {len(ASK)}))) (loop $l (br $l)) unreachable",
+    extra=data(0, ASK),
+    capabilities=("clock",),
+)
+
+
+async def spin(
+    sandbox: Sandbox,
+    module: GuestModule,
+    meter: CallMeter | None = None,
+    capabilities: Capabilities | None = None,
+) -> HandlerResult:
+    return await sandbox.call(
+        module,
+        tool="t",
+        arguments={},
+        context={},
+        limits=ENDLESS,
+        meter=meter or CallMeter(CallClock(60_000)),
+        capabilities=capabilities,
+    )
 
 
 async def until_running(sandbox: Sandbox, count: int) -> None:
@@ -113,11 +133,13 @@ async def test_a_module_that_is_not_admitted_is_never_compiled(here: Sandbox) ->
 
 
 async def test_cancellation_stops_the_guest_and_leaves_nothing_running(sandbox: Sandbox) -> None:
-    meter = CallMeter(CallClock(60_000))
-    with await sandbox.load(SPIN) as module, anyio.fail_after(SOON):
+    meter, began = CallMeter(CallClock(60_000)), threading.Event()
+    with await sandbox.load(SPIN_ONCE_ASKED) as module, anyio.fail_after(SOON):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(spin, sandbox, module, meter)
-            await until_running(sandbox, 1)
+            # That a call has its slot says not yet that its guest runs: a thread or a worker may still be on its way.
+            tasks.start_soon(spin, sandbox, module, meter, Granting(lambda *_: began.set()))
+            while not began.is_set():  # noqa: ASYNC110 - a thread sets it
+                await anyio.sleep(0.001)
             tasks.cancel_scope.cancel()
         assert sandbox.statistics().running == 0
         assert sandbox.statistics().modules == 1
@@ -136,13 +158,11 @@ async def test_cancellation_inside_a_host_call_reaches_the_capability(sandbox: S
         finally:
             seen.append("cancelled")
 
-    ask = b"\xa2\x69arguments\xa0\x6acapability\x65clock"
-    segment = '(data (i32.const 0) "\\a2\\69arguments\\a0\\6acapability\\65clock")'
-    body = f"(drop (call $host_call (i32.const 0) (i32.const {len(ask)}))) (loop $l (br $l)) unreachable"
-    wasm = guest(body, extra=segment, capabilities=("clock",))
     with anyio.fail_after(SOON):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(lambda: called(sandbox, wasm, limits=ENDLESS, capabilities=Waiting(capabilities)))
+            tasks.start_soon(
+                lambda: called(sandbox, SPIN_ONCE_ASKED, limits=ENDLESS, capabilities=Waiting(capabilities))
+            )
             await inside.wait()
             tasks.cancel_scope.cancel()
     assert seen == ["cancelled"]
@@ -161,19 +181,19 @@ async def test_the_event_loop_goes_on_while_guests_spin(sandbox: Sandbox) -> Non
 
 
 async def test_a_call_that_finds_no_slot_is_overloaded_and_its_clock_stood_still() -> None:
-    limits = HostLimits(max_concurrent_calls=1, queue_ms=30)
+    limits = HostLimits(max_concurrent_calls=1, queue_ms=300)
     async with Sandbox(limits=limits) as sandbox:
         with await sandbox.load(SPIN) as module, anyio.fail_after(SOON):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(spin, sandbox, module)
                 await until_running(sandbox, 1)
-                clock = CallClock(1_000)
+                clock = CallClock(60_000)
                 with anyio.CancelScope() as scope:
                     clock.start(scope)
                     with pytest.raises(ToolError) as caught:
                         await spin(sandbox, module, CallMeter(clock))
                 assert (caught.value.reason, caught.value.limit) == ("overloaded", "max_concurrent_calls")
-                assert clock.remaining_ms() > 1_000 - 29
+                assert clock.remaining_ms() > 60_000 - 300
                 tasks.cancel_scope.cancel()
 
 

@@ -9,7 +9,7 @@ from anyio.lowlevel import checkpoint
 from rho_wasm.limits import HostLimits
 from rho_wasm.sandbox.slots import Overloaded, Slots
 
-SOON = 5  # seconds: a bound for what must not hang
+SOON = 60  # seconds: a bound for what must not hang
 
 
 async def hold(slots: Slots, tool: str, memory: int, release: anyio.Event, order: list[str]) -> None:

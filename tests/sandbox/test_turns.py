@@ -23,7 +23,7 @@ from tests.sandbox.toy_engine import find, raw_image
 
 pytestmark = pytest.mark.anyio
 
-SOON_S = 20
+SOON_S = 60
 
 
 class Raised(BaseException):

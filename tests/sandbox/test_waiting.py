@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import math
 import threading
 from typing import Any
 
@@ -22,7 +23,7 @@ from tests.sandbox.guests import MEBIBYTE, Granting, Waiting, answering, asking,
 ASK = plain.encode({"arguments": {}, "capability": "clock"})
 ASKS = f"(drop (call $host_call (i32.const 0) (i32.const {len(ASK)})))"
 LONG = """(loop $l (br_if $l (i32.lt_u (local.tee $i (i32.add (local.get $i) (i32.const 1))) (i32.const 3000000))))"""
-SOON = 20
+SOON = 60
 WHO: contextvars.ContextVar[str] = contextvars.ContextVar("WHO")
 
 
@@ -43,6 +44,10 @@ def asks(then: str, **options: Any) -> bytes:
 
 async def hang(capability: str, arguments: dict[str, Any]) -> Any:
     await anyio.sleep_forever()
+
+
+async def nothing(capability: str, arguments: dict[str, Any]) -> Any:
+    await anyio.lowlevel.checkpoint()
 
 
 async def test_an_answer_is_awaited_in_the_task_that_called(sandbox: Sandbox) -> None:
@@ -92,7 +97,8 @@ async def test_many_that_wait_hold_up_nobody(anyio_backend: str, shared_cache: N
     results: list[Any] = []
 
     async def one() -> None:
-        ended = await called(sandbox, wasm, limits=Limits(memory_bytes=MEBIBYTE), capabilities=Waiting(answer))
+        mine = Limits(memory_bytes=MEBIBYTE, deadline_ms=60_000)
+        ended = await called(sandbox, wasm, limits=mine, capabilities=Waiting(answer))
         results.append(ended.result)
 
     wasm = asking("clock")
@@ -114,7 +120,8 @@ async def test_many_that_wait_hold_up_nobody(anyio_backend: str, shared_cache: N
 
 async def test_a_deadline_that_passes_meanwhile_is_no_time_of_the_guests(sandbox: Sandbox) -> None:
     wasm = asks("unreachable")
-    with anyio.fail_after(SOON):
+    with anyio.fail_after(SOON), await sandbox.load(wasm):
+        await called(sandbox, wasm, capabilities=Waiting(nothing))  # So a worker has the module from here on.
         ended = await called(sandbox, wasm, limits=Limits(deadline_ms=600), capabilities=Waiting(hang))
     assert ended.error is not None
     assert (ended.reason, ended.error.limit, ended.error.value) == ("deadline", "deadline_ms", 600)
@@ -147,27 +154,30 @@ async def test_a_sandbox_that_closes_cancels_what_is_awaited(
 
 
 async def test_one_that_does_not_let_itself_be_cancelled_holds_only_its_own_call(sandbox: Sandbox) -> None:
-    inside, let_go = anyio.Event(), anyio.Event()
+    told, let_go = anyio.Event(), anyio.Event()
     ends: list[str | None] = []
+    wasm = asks("unreachable")
 
     async def stubborn(capability: str, arguments: dict[str, Any]) -> Any:
-        inside.set()
-        while not let_go.is_set():
+        while anyio.current_effective_deadline() > -math.inf:  # Until its deadline passed.
             with anyio.CancelScope(shield=True):
-                await let_go.wait()
+                await anyio.sleep(0.001)
+        told.set()
+        with anyio.CancelScope(shield=True):
+            await let_go.wait()
         return 1
 
     async def one() -> None:
-        limits = Limits(deadline_ms=100)
-        ends.append((await called(sandbox, asks("unreachable"), limits=limits, capabilities=Waiting(stubborn))).reason)
+        limits = Limits(deadline_ms=500)
+        ends.append((await called(sandbox, wasm, limits=limits, capabilities=Waiting(stubborn))).reason)
 
-    with anyio.fail_after(SOON):
+    with anyio.fail_after(SOON), await sandbox.load(wasm):
+        await called(sandbox, wasm, capabilities=Waiting(nothing))  # So a worker has the module from here on.
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(one)
-            await inside.wait()
+            await told.wait()
             for _ in range(5):
                 assert (await called(sandbox, answering({"ok": 2}))).result == Ok(2)
-            await anyio.sleep(0.15)  # Its deadline passes.
             assert ends == []
             let_go.set()
     assert ends == ["deadline"]
