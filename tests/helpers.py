@@ -66,7 +66,7 @@ def runner_of(*tools: Tool, sources: Iterable[Any] = (), events: Events | None =
 
 async def until(condition: Callable[[], bool]) -> None:
     """Waits, bounded, for what a thread does: no event of this loop tells of it."""
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         while not condition():  # noqa: ASYNC110
             await anyio.sleep(0.001)
 

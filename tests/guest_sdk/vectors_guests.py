@@ -24,7 +24,7 @@ from tests.sandbox.guests import Granting
 __all__ = ["ANSWERS", "GUESTS", "Calls", "Refused", "VectorGuest"]
 
 FOLDER = Path(__file__).parent / "guests"
-LIMITS = Limits.for_engines().model_copy(update={"deadline_ms": 30_000})
+LIMITS = Limits.for_engines().model_copy(update={"deadline_ms": 60_000})
 
 
 class VectorGuest(NamedTuple):

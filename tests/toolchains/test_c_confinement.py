@@ -238,7 +238,7 @@ async def test_a_child_so_confined_opens_nothing_else(tmp_path: Path, secret: Pa
     found = await run_child(
         ["/bin/sh", "-c", probe],
         confinement=Confinement(read=("/bin", "/lib", "/lib64", "/usr"), write=(str(allowed),)),
-        wall_seconds=10,
+        wall_seconds=60,
         max_output_bytes=1000,
     )
     assert found.stdout == b"may\n"

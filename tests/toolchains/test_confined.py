@@ -48,7 +48,7 @@ async def _python(
         read=read,
         write=write,
         environment={"SEEN": "yes"},
-        limits=limits or BuildLimits(native_wall_seconds=20, native_cpu_seconds=10),
+        limits=limits or BuildLimits(native_wall_seconds=60, native_cpu_seconds=10),
         file_bytes=file_bytes,
     )
 
@@ -117,7 +117,7 @@ async def test_time_and_memory_are_bounded() -> None:
     ],
 )
 async def test_a_program_that_fills_the_disk_is_stopped_and_leaves_nothing(code: str) -> None:
-    limits = BuildLimits(folder_bytes=2 * _MIB, folder_files=200, native_wall_seconds=20)
+    limits = BuildLimits(folder_bytes=2 * _MIB, folder_files=200, native_wall_seconds=60)
     async with fresh_folder() as folder:
         outcome = await _python(code, folder, limits=limits)
         assert outcome.reason == "output"
@@ -126,7 +126,7 @@ async def test_a_program_that_fills_the_disk_is_stopped_and_leaves_nothing(code:
 
 
 async def test_one_file_is_bounded_and_a_sparse_one_counts_for_what_it_holds() -> None:
-    limits = BuildLimits(folder_bytes=2 * _MIB, native_wall_seconds=20)
+    limits = BuildLimits(folder_bytes=2 * _MIB, native_wall_seconds=60)
     sparse = "f = open('a', 'wb'); f.truncate(20 << 20); f.seek(19 << 20); f.write(b'x')"
     async with fresh_folder() as folder:
         assert (await _python(sparse, folder, limits=limits)).ok
@@ -184,7 +184,7 @@ os.read(os.open({str(pipe)!r}, os.O_RDONLY), 0)
     async with fresh_folder() as folder:
         outcome = await _python(code, folder, write=[pipe])
     assert outcome.ok, outcome.stderr
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         told = b""
         while True:
             try:
@@ -205,9 +205,11 @@ async def test_a_program_that_cannot_be_started_is_an_os_error(tmp_path: Path) -
 
 
 async def test_the_folder_is_gone_after_a_cancellation() -> None:
-    with anyio.move_on_after(0.3):
+    with anyio.CancelScope() as scope:
         async with fresh_folder() as folder:
+            scope.deadline = anyio.current_time() + 0.3
             await _python("import time; time.sleep(60)", folder)
+    assert scope.cancelled_caught
     assert not folder.exists()
 
 

@@ -18,7 +18,7 @@ from rho_wasm.toolchains.engines.cpython import SPEC
 
 __all__ = ["LIMITS", "Python", "opened", "tool"]
 
-LIMITS = Limits(fuel=20_000_000_000, deadline_ms=30_000, memory_bytes=128 * MIB)
+LIMITS = Limits(fuel=20_000_000_000, deadline_ms=60_000, memory_bytes=128 * MIB)
 _CLOCK_MS = 120_000
 
 

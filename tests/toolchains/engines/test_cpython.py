@@ -117,7 +117,7 @@ async def test_answers_of_any_size_arrive(python: Python) -> None:
 
 async def test_a_request_for_which_there_is_no_memory_ends_so(python: Python) -> None:
     module = await python.load(tool("return len(text)", parameters="text: str"))
-    limits = Limits(memory_bytes=48 * MIB, request_bytes=8 * MIB, fuel=LIMITS.fuel, deadline_ms=30_000)
+    limits = Limits(memory_bytes=48 * MIB, request_bytes=8 * MIB, fuel=LIMITS.fuel, deadline_ms=60_000)
     error = await python.call(module, "t", {"text": "x" * (6 * MIB)}, limits=limits)
     assert error.reason in ("out_of_memory", "trapped")
 

@@ -18,7 +18,7 @@ from rho_wasm.toolchains.engines.quickjs import SPEC
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
-_LIMITS = Limits(fuel=2_000_000_000, deadline_ms=10_000, memory_bytes=64 * MIB)
+_LIMITS = Limits(fuel=2_000_000_000, deadline_ms=60_000, memory_bytes=64 * MIB)
 
 
 @pytest.fixture(scope="session")
