@@ -28,6 +28,8 @@ __all__ = [
 FILE_CHARS: Final = 128
 NAME_CHARS: Final = 128
 _LINE_CHARS: Final = 200
+_STRANGE_CHARS: Final = 40
+"""Of a name that is not of printable ASCII alone: making it inert holds the interpreter lock for 1 µs a character."""
 _MAX_FRAMES: Final = 256
 """So many are looked at, from the innermost on."""
 _MAX_FUNCTIONS: Final = 48
@@ -110,12 +112,17 @@ class Stopped:
         return self.places[:innermost], self.places[-outermost:]
 
     def _told(self, place: Place) -> str:
-        file, name, *_ = place.function
+        file, name = _short(place.function.file), _short(place.function.name)
         line = self.line_of(place)
         where = file
         if line is not None and 0 < line <= _MAX_LINE:
             where = f"{'near ' if self.near else ''}{file}:{line}"
         return inert(f"{where} in {name}" if name else where, limit=_LINE_CHARS)
+
+
+def _short(name: str) -> str:
+    plain = name.isascii() and name.isprintable()
+    return name if plain or len(name) <= _STRANGE_CHARS else f"{name[: _STRANGE_CHARS - 1]}…"
 
 
 class FrameReader(Protocol):

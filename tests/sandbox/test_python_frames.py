@@ -97,6 +97,13 @@ def test_a_name_is_inert_and_cut() -> None:
     assert len(line) <= 200
 
 
+def test_of_a_long_name_that_is_not_plain_only_the_beginning_is_told() -> None:
+    memory = Forged()
+    name = text(memory, "ä" * 100, state=LATIN)
+    begins(memory, frame(memory, code(memory, file=text(memory, "tool.py"), name=name, table=b"\x80\x00")))
+    assert lines(memory) == (f"tool.py:7 in {'ä' * 39}…",)
+
+
 def test_frames_in_a_circle_end() -> None:
     memory = Forged()
     function = code(memory, file=text(memory, "tool.py"), name=text(memory, "t"), table=b"\x80\x00")

@@ -67,6 +67,22 @@ def deep(n: int) -> int:
     if n:
         return deep(n - 1)
     while True: pass
+
+def renamed(inner):
+    def outer():
+        return inner() + 1
+    name = "\\x9b2J\\u202e\\n" * 30
+    outer.__code__ = outer.__code__.replace(co_qualname=name, co_filename=name, co_linetable=b"\\xf8" * 9_000)
+    return outer
+
+@tool
+def forges() -> int:
+    """Names that no compiler gives."""
+    def hangs():
+        while True: pass
+    for _ in range(200):
+        hangs = renamed(hangs)
+    return hangs()
 '''
 
 JAVASCRIPT = """
@@ -154,6 +170,18 @@ async def test_a_python_tool_that_is_stopped_deep_down_is_told_both_ends(cpython
     assert trace[1:16] == ("tool.py:45 in deep",) * 15
     assert trace[16:] == ("... 233 more ...", *["tool.py:45 in deep"] * 7, "... more ...")
     assert len(trace) == 25
+
+
+async def test_what_a_python_tool_forges_is_inert_and_bounded(cpython_shelf: EngineShelf, way: str) -> None:
+    wasm = await built(cpython_shelf, PYTHON, "python")
+    async with opened(cpython_shelf, way) as sandbox:
+        for fuel in (1_000_000, LIMITS.fuel):
+            reason, trace = await ended(sandbox, wasm, "forges", LIMITS.model_copy(update={"fuel": fuel}))
+            assert reason == "out_of_fuel"
+            assert len(trace) <= 25
+            assert all(frame.isprintable() and len(frame) <= 200 for frame in trace)
+    assert trace[0] == "tool.py:59 in forges.<locals>.hangs"
+    assert trace[1].startswith("\\x9b2J\\u202e\\n")
 
 
 async def test_a_javascript_tool_is_told_its_line(quickjs_shelf: EngineShelf, way: str) -> None:
