@@ -13,6 +13,7 @@ import pytest
 from rho_wasm.sandbox.ways import why_not_native
 from tests.sandbox.interrupted import STORM
 
+pytestmark = pytest.mark.timeout(600)  # More than the bounds within.
 UNLESS_NATIVE = pytest.mark.skipif(why_not_native() is not None, reason=str(why_not_native()))
 EVERYWHERE = [
     *(pytest.param(backend, "native", "short", marks=UNLESS_NATIVE) for backend in ("asyncio", "trio")),
