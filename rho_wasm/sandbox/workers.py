@@ -223,7 +223,10 @@ class WorkerPool:
                 idle = 0 if busy else idle + 1
                 if idle == _IDLE_LOOKS:
                     self._watched = False
-                    return
+                    if self._doomed.empty():
+                        return
+                    # Somebody saw that this thread was there, and woke it just then.
+                    self._watched, idle = True, 0
             for worker in busy:
                 self._look_at(worker)
 

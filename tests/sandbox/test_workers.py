@@ -22,7 +22,7 @@ from rho_wasm.calls import CallClock, CallMeter
 from rho_wasm.errors import ToolError
 from rho_wasm.events import Event, StrikeCounted
 from rho_wasm.results import HandlerResult, Ok
-from rho_wasm.sandbox import NativeCache, Sandbox, worker_call, worker_process
+from rho_wasm.sandbox import NativeCache, Sandbox, worker_call, worker_process, workers
 from rho_wasm.sandbox.workers import Lease
 from tests.fixture_build import FIXTURES
 from tests.fixture_table import ENDINGS
@@ -391,6 +391,22 @@ async def test_a_worker_that_is_killed_for_its_silence_as_it_speaks_is_not_hande
         pool.give_back(lease, keep=True)  # It was heard after all.
         assert pool._take_idle(Lease()) is None
         assert (await called(sandbox, wasm)).result == Ok(1)
+
+
+def test_whoever_wakes_the_thread_that_watches_is_heard_though_it_was_about_to_end(
+    shared_cache: NativeCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers, "_IDLE_LOOKS", 1)
+    monkeypatch.setattr(workers, "_LOOK_S", 0.0)
+    sandbox = Sandbox(cache=shared_cache, workers=1)
+    pool = sandbox._pool
+    assert pool is not None
+    for _ in range(2):  # The first is heard, and the second comes while that thread looks for the last time.
+        pool._doomed.put(None)
+    pool._watch()
+    assert pool._doomed.empty()
+    assert not pool._watched
+    anyio.run(sandbox.aclose)
 
 
 async def test_workers_that_never_serve_are_not_started_for_ever(
