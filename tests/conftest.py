@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from rho_wasm.cli.extras import extras
 from rho_wasm.dynamic import judge
@@ -16,9 +16,9 @@ from rho_wasm.dynamic import judge
 # Else each of the many processes that tests start, and each worker of pytest-xdist, would compile all it imports anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-# How long an example takes is the machine's affair.
-settings.register_profile("here", deadline=None)
-settings.register_profile("ci", deadline=None, derandomize=True)
+# How long an example takes, and how long it takes to make one, is the machine's affair.
+settings.register_profile("here", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("ci", settings.get_profile("here"), derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "here")
 
 # The end of a call waits for the disk for a moment only, and a test looks at what was written, told and switched then.
