@@ -103,6 +103,7 @@ def test_every_command_after_the_set_up_runs_as_printed(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_the_commands_for_other_languages_run_as_printed(tmp_path: Path) -> None:
     [block] = of_section("Tools in other languages", "sh")
     for line in block.text.splitlines():
@@ -122,6 +123,7 @@ def test_the_program_runs_as_printed(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_what_a_tool_may_touch_is_as_printed(tmp_path: Path) -> None:
     """The server is a test's own, on a free port, and what is printed runs with that port in it."""
     section = "What a tool may touch"
