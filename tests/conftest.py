@@ -25,6 +25,18 @@ settings.load_profile("ci" if os.environ.get("CI") else "here")
 judge._STRIKE_WAIT_S = judge._QUARANTINE_WAIT_S = 60.0
 
 
+_MAKES_ENGINES = {"made_engines", "cpython_shelf", "quickjs_wasm", "quickjs_shelf"}
+"""Fixtures that take a minute, or several on a busy machine: of the time of whichever test asks first."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("timeout") is None and not _MAKES_ENGINES.isdisjoint(
+            getattr(item, "fixturenames", ())
+        ):
+            item.add_marker(pytest.mark.timeout(600))
+
+
 @pytest.fixture(params=["asyncio", "trio"])
 def anyio_backend(request: pytest.FixtureRequest) -> str:
     return str(request.param)
