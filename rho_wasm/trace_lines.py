@@ -12,6 +12,7 @@ _LINE: Final = r"(?:near )?(?![^:\n]* without types:)([^:\n]{1,128}):([1-9][0-9]
 """But of TypeScript where its lines could not be kept: those are of a text that its author does not have."""
 _PLACE: Final = re.compile(rf"{_LINE}(?: in |: |$)")
 _BARE: Final = re.compile(rf"{_LINE}(?: in [^:\n]{{1,128}})?")
+_LEFT_OUT: Final = re.compile(r"\.\.\. ([1-9][0-9]{0,5}) more \.\.\.")
 _LINE_END: Final = re.compile(r"\r\n?|\n")
 """As Python and JavaScript count lines: str.splitlines ends them at form feeds too."""
 
@@ -25,8 +26,11 @@ def both_ends(backtrace: Sequence[str], most: int) -> list[str]:
     """At most so many frames: the first and the last ones, since the innermost is the first or, in Python, the last."""
     if len(backtrace) <= most:
         return list(backtrace)
-    first = most // 2
-    return [*backtrace[:first], f"... {len(backtrace) - most + 1} more ...", *backtrace[first - most + 1 :]]
+    first, last = most // 2, most - most // 2 - 1
+    # Some were left out before, where a line says how many.
+    left = [_LEFT_OUT.fullmatch(frame) for frame in backtrace[first:-last]]
+    over = sum(1 if found is None else int(found[1]) for found in left)
+    return [*backtrace[:first], f"... {over} more ...", *backtrace[-last:]]
 
 
 def innermost_line(backtrace: Sequence[str], *, lines: int, last: bool = False) -> int | None:

@@ -81,9 +81,10 @@ def inert(text: str, *, limit: int = 2000, newlines: bool = False) -> str:
     return "".join(pieces[:kept]) + f"… ({len(text) - kept} more characters)"
 
 
-def inert_plain(value: Any, *, items: int = 256, chars: int = 2000) -> Any:
+def inert_plain(value: Any, *, items: int = 256, chars: int = 2000, newlines: bool = False) -> Any:
     """Plain data that a person is shown, with every key and text inert and at most ``chars`` long.
 
+    With ``newlines`` line feeds stay in texts that are no keys, for who writes it as JSON, which escapes them itself.
     Raises :class:`rho_wasm.errors.TooLarge` for more than ``items`` keys and values together.
     """
     budget = [items]
@@ -93,9 +94,10 @@ def inert_plain(value: Any, *, items: int = 256, chars: int = 2000) -> Any:
         if budget[0] < 0:
             raise TooLarge("items", items)
         if type(value) is str:
-            return inert(value, limit=chars)
+            return inert(value, limit=chars, newlines=newlines)
         if type(value) is dict:
-            return {made(key): made(item) for key, item in value.items()}
+            budget[0] -= len(value)  # Its keys.
+            return {inert(key, limit=chars): made(item) for key, item in value.items()}
         return [made(item) for item in value] if type(value) is list else value
 
     return made(value)

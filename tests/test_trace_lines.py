@@ -16,6 +16,7 @@ def test_of_many_frames_both_ends_are_kept() -> None:
     assert both_ends(frames, 4) == ["a", "b", "... 5 more ...", "h"]
     assert both_ends(frames, 3) == ["a", "... 6 more ...", "h"]
     assert both_ends([], 3) == []
+    assert both_ends([*"ab", "... 953 more ...", *"cdef"], 4) == ["a", "b", "... 956 more ...", "f"]
 
 
 def test_the_innermost_line_is_the_first_or_the_last() -> None:

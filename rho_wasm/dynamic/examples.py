@@ -14,11 +14,13 @@ from rho_wasm.limits import Limits
 from rho_wasm.manifest import Example
 from rho_wasm.results import KINDS
 from rho_wasm.sandbox import GuestModule, Sandbox
+from rho_wasm.trace_lines import both_ends
 from rho_wasm.untrusted import inert
 
 __all__ = ["example_problem", "same"]
 
 _SHOWN_CHARS = 300
+_FRAMES, _FRAME_CHARS = 4, 200
 
 
 async def example_problem(
@@ -47,7 +49,10 @@ async def example_problem(
             raise
         if isinstance(expected, Raised) and error.reason == "handler_raised" and expected.message in error.detail:
             return None
-        return f"{_which(tool, number, example)}: expected {_shown(example.answer)}, but it crashed: {error}"
+        crashed = f"{_which(tool, number, example)}: expected {_shown(example.answer)}, but it crashed: {error}"
+        # The innermost frame is the first or, of what was raised in Python, the last.
+        frames = " / ".join(inert(frame, limit=_FRAME_CHARS) for frame in both_ends(error.backtrace, _FRAMES))
+        return f"{crashed}; it stopped at {frames}" if frames else crashed
     if not isinstance(expected, Raised) and same(got, expected):
         return None
     return f"{_which(tool, number, example)}: expected {_shown(example.answer)}, got {_shown(got)}"

@@ -121,7 +121,7 @@ def shown(value: Any) -> Any:
     beginning of its text."""
     value = jsonable(thaw(value))
     try:
-        made = inert_plain(value, items=_SHOWN_ITEMS, chars=_SHOWN_CHARS)
+        made = inert_plain(value, items=_SHOWN_ITEMS, chars=_SHOWN_CHARS, newlines=True)
     except PlainError:
         return inert(json_text(value)[0], limit=_SHOWN_CHARS)
     if len(text := json_text(made)[0]) > 2 * _SHOWN_CHARS:

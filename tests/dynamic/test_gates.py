@@ -91,6 +91,7 @@ async def test_an_example_that_crashes_rejects_and_never_strikes(cache: NativeCa
     async with open_bench(cache) as bench:
         error = await rejected(bench, built)
         assert "but it crashed: calc: trapped" in error.problems[0]
+        assert "; it stopped at " in error.problems[0]
         assert bench.source.strikes() == ()
         assert bench.events == []
 

@@ -70,5 +70,7 @@ def test_a_module_that_no_host_takes_says_its_limit_and_what_to_do() -> None:
 
 def test_values_of_guests_are_shown_inert_and_large_ones_by_their_beginning() -> None:
     assert shown({"a\x1b": ["\u202e", 1, b"\x00", float("nan")]}) == {"a\\x1b": ["\\u202e", 1, "AA", None]}
+    # JSON escapes a line's end by itself: escaped twice, a model takes it for two characters that its tool answered.
+    assert shown({"a\nb": "a\nb\r"}) == {"a\\nb": "a\nb\\r"}
     assert len(shown(["x"] * 5_000)) <= 2_000
     assert len(shown({"a": "x" * 1_000_000})["a"]) <= 2_000

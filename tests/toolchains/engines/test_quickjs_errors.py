@@ -80,6 +80,27 @@ def test_a_file_that_fails_as_it_is_loaded_has_its_line_or_none(quickjs: Bench) 
     assert error["trace"][0].startswith("near tool.js:")
 
 
+_ABSENT = """/** a */
+export function f() {
+  const n = Math.abs(1);
+  if (n > 100) {
+    throw new Error("too many" + other.lable);
+  }
+  // Nothing here has a line of its own.
+  return lable;
+}
+"""
+
+
+def test_a_name_that_is_not_there_is_told_at_its_own_line_or_near(quickjs: Bench) -> None:
+    assert quickjs.load(_ABSENT).call("f")["raised"]["trace"] == ["tool.js:8 in f: return lable;"]
+    twice = _ABSENT.replace("Nothing", "No lable")
+    [at] = quickjs.load(twice).call("f")["raised"]["trace"]
+    assert at.startswith("near tool.js:")
+    early = _ABSENT.replace("return lable", "return late; let late = 1")
+    assert quickjs.load(early).call("f")["raised"]["trace"] == ["tool.js:8 in f: return late; let late = 1;"]
+
+
 @pytest.mark.parametrize("name", ["fetch", "setTimeout", "process", "Buffer", "Intl"])
 def test_what_is_not_the_languages_own_is_said_to_be_missing(quickjs: Bench, name: str) -> None:
     message = f"{name} is not defined: the web's and Node's objects are not there"

@@ -7,6 +7,7 @@ const UNSURE = new RegExp(
     "no setter for property$|invalid '(?:in|instanceof)' |parent class must be constructor$)",
 );
 const NAMED = /^(?:cannot (read|set) property )?'(\w{1,64})'(?: of (?:undefined|null)| is read-only)$/;
+const ABSENT = /^(\w{1,64}) is not (?:defined|initialized)$/;
 const NEAR_LINES = 20;
 
 /** What the engine told of an error, as `frames` does, with the innermost line mended: it is that of the only place
@@ -22,7 +23,26 @@ function placesOf(error) {
     if (line === undefined) found[0].unsure = true;
     else found[0].line = line;
   }
+  const name = exec(ABSENT, message)?.[1];
+  if (innermost && name !== undefined && textOf(error, "name") === "ReferenceError") {
+    const line = onlyMention(name);
+    if (line === undefined) found[0].unsure = true;
+    else found[0].line = line;
+  }
   return found;
+}
+
+/** The number of the only line of the file that has a name which is not there. */
+function onlyMention(name) {
+  const has = new RegExp(`(?:^|[^.\\w$])${name}(?![\\w$])`);
+  const lines = split(loaded.source, "\n");
+  let only;
+  for (let number = 1; number <= lines.length; number++) {
+    if (exec(has, lines[number - 1]) === null) continue;
+    if (only !== undefined) return undefined;
+    only = number;
+  }
+  return only;
 }
 
 /** The number of the only line about `told` that reads or writes what `message` names. */
