@@ -7,7 +7,7 @@ tool whose backtrace it is: so every read is bounded, and what comes of it is te
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
@@ -17,11 +17,13 @@ from rho_wasm.untrusted import inert
 __all__ = [
     "FILE_CHARS",
     "NAME_CHARS",
+    "TABLE_BYTES",
     "FrameReader",
     "Function",
     "InterpreterMemory",
     "Place",
     "Stopped",
+    "number",
     "walked",
 ]
 
@@ -35,7 +37,7 @@ _MAX_FRAMES: Final = 256
 _MAX_FUNCTIONS: Final = 48
 """Of which frames may be. Looking at one takes ten times as long as at a frame."""
 _SHOWN, _SHOWN_OUTERMOST = 24, 8
-_TABLE_BYTES: Final = 16 * 1024
+TABLE_BYTES: Final = 16 * 1024
 """Of all tables of lines of one call. What is in a function beyond them has no line."""
 _SHORT: Final = 1_024
 """Bytes of tables, and characters: to tell so much takes no longer than may be on the event loop's thread."""
@@ -90,7 +92,7 @@ class Stopped:
     def lines(self) -> tuple[str, ...]:
         """``file:line in name`` of each, inert; ``near`` before it where that is all that is known."""
         inner, outer = self._shown()
-        left = _TABLE_BYTES
+        left = TABLE_BYTES
         texts: dict[Place, str] = {}
         for place in inner + outer:
             if place in texts:
@@ -179,6 +181,21 @@ def walked(
         if function is not None:
             found.append(Place(function, position))
     return tuple(found), frame != 0
+
+
+def number(table: Iterator[int], *, bits: int) -> int:
+    """The next number of a table: so many bits of it in each byte, the lowest first, above them whether more follow.
+
+    It is cut at 36 bits, and where the table ends.
+    """
+    follows = 1 << bits
+    value = shift = 0
+    for byte in table:
+        value |= (byte & follows - 1) << shift
+        shift += bits
+        if not byte & follows or shift > 30:
+            break
+    return value
 
 
 def _looked(look: Callable[[int], Function | None], address: int) -> Function | None:

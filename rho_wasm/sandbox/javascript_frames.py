@@ -10,10 +10,12 @@ from typing import Final
 from rho_wasm.sandbox.interpreter_frames import (
     FILE_CHARS,
     NAME_CHARS,
+    TABLE_BYTES,
     Function,
     InterpreterMemory,
     Place,
     Stopped,
+    number,
     walked,
 )
 
@@ -36,7 +38,8 @@ _LENGTH_MASK: Final = 0x3FFF_FFFF
 _WIDE: Final = 1 << 31
 _NUMBER: Final = 1 << 31
 """Of an atom that is a number."""
-_TABLE_BYTES: Final = 16 * 1024
+_BITS: Final = 7
+"""In each byte of a number of the table."""
 _FIRST_OP, _LINE_RANGE, _LINE_BASE = 1, 5, -1
 """How ``pc2line_buf`` is packed: ``PC2LINE_OP_FIRST``, ``PC2LINE_RANGE``, ``PC2LINE_BASE``."""
 
@@ -74,7 +77,7 @@ def _function(memory: InterpreterMemory, atoms: int, called: int) -> Function | 
     named = _atom(memory, atoms, file, FILE_CHARS)
     if named in _FOREIGN:
         return None
-    if size > _TABLE_BYTES:
+    if size > TABLE_BYTES:
         line = size = 0
     return Function(named, _atom(memory, atoms, name, NAME_CHARS), line, memory.read(table, size), start)
 
@@ -98,7 +101,7 @@ def _line(place: Place) -> int:
     line, passed, table = function.first_line, 0, iter(function.table)
     for op in table:
         if op == 0:
-            passed += _unsigned(table)
+            passed += number(table, bits=_BITS)
             after = line + _signed(table)
         else:
             passed += (op - _FIRST_OP) // _LINE_RANGE
@@ -110,16 +113,6 @@ def _line(place: Place) -> int:
     return line
 
 
-def _unsigned(table: Iterator[int]) -> int:
-    value = shift = 0
-    for byte in table:
-        value |= (byte & 0x7F) << shift
-        shift += 7
-        if not byte & 0x80 or shift > 28:
-            break
-    return value
-
-
 def _signed(table: Iterator[int]) -> int:
-    value = _unsigned(table)
+    value = number(table, bits=_BITS)
     return -(value >> 1) - 1 if value & 1 else value >> 1

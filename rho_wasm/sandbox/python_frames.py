@@ -10,10 +10,12 @@ from typing import Final
 from rho_wasm.sandbox.interpreter_frames import (
     FILE_CHARS,
     NAME_CHARS,
+    TABLE_BYTES,
     Function,
     InterpreterMemory,
     Place,
     Stopped,
+    number,
     walked,
 )
 
@@ -29,7 +31,8 @@ _WIDE_BYTES: Final = 28
 """Of ``PyCompactUnicodeObject``, which any other characters follow."""
 _WIDTHS: Final = (1, 2, 4)
 _BYTES: Final = struct.Struct("<8xI4x")
-_TABLE_BYTES: Final = 16 * 1024
+_BITS: Final = 6
+"""In each byte of a number of the table."""
 _UNIT_BYTES: Final = 2
 
 _FOREIGN: Final = ("<", "/wlr/build-staging/")
@@ -60,7 +63,7 @@ class PythonFrames:
         if not named or named.startswith(self._foreign):
             return None
         (length,) = _BYTES.unpack(memory.read(table, _BYTES.size))
-        lines = memory.read(table + _BYTES.size, length) if length <= _TABLE_BYTES else b""
+        lines = memory.read(table + _BYTES.size, length) if length <= TABLE_BYTES else b""
         return Function(named, _text(memory, name, NAME_CHARS), first, lines, code + _CODE.size)
 
 
@@ -93,23 +96,13 @@ def _line(place: Place) -> int | None:
             return None if code == 15 else line
         if code == 14:
             for _ in range(3):
-                _unsigned(table)
+                number(table, bits=_BITS)
         elif code < 13:
             for _ in range(2 if code >= 10 else 1):
                 next(table, 0)
     return None
 
 
-def _unsigned(table: Iterator[int]) -> int:
-    value = shift = 0
-    for byte in table:
-        value |= (byte & 0x3F) << shift
-        shift += 6
-        if not byte & 0x40 or shift > 30:
-            break
-    return value
-
-
 def _signed(table: Iterator[int]) -> int:
-    value = _unsigned(table)
+    value = number(table, bits=_BITS)
     return -(value >> 1) if value & 1 else value >> 1
